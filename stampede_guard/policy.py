@@ -136,6 +136,14 @@ def _remembers_given(policy: P) -> P:
     return policy
 
 
+_OF_OTHER_LIBRARIES = {
+    "timeout": "ttl", "cache_timeout": "ttl", "expire": "ttl", "expires": "ttl", "expiration": "ttl",
+    "expiration_time": "ttl", "max_age": "ttl", "lifetime": "ttl", "stale_while_revalidate": "stale_ttl",
+    "key_builder": "key", "make_cache_key": "key", "make_name": "name", "key_prefix": "name",
+}  # fmt: skip
+"""What Django, Flask-Caching, fastapi-cache, aiocache, dogpile.cache and HTTP call it."""
+
+
 def check_fields(fields: Mapping[str, object], others: Iterable[str] = ()) -> None:
     """Raise `PolicyError` for an unknown field. `others`: options that the user may have meant instead."""
     known = [field.name for field in dataclasses.fields(Policy)]
@@ -149,7 +157,7 @@ def _unknown(name: str, known: list[str], others: Iterable[str]) -> str:
         return f"it belongs to the guard: StampedeGuard.from_url(..., {name}=...)"
     if name in {field.name for field in dataclasses.fields(Limits)}:
         return f"it belongs to the guard: StampedeGuard.from_url(..., limits=Limits({name}=...))"
-    near = nearest(name, [*known, *others])
+    near = _OF_OTHER_LIBRARIES.get(name) or nearest(name, [*known, *others])
     hint = f" (do you mean {near}?)" if near else ""
     return f"there is no such field{hint}; the fields are {', '.join(sorted(known))}"
 

@@ -19,6 +19,7 @@ from typing import Any
 __all__ = [
     "alternatives",
     "comes_from",
+    "cure_of_django",
     "field_names",
     "is_marker",
     "is_yielded",
@@ -26,6 +27,7 @@ __all__ = [
     "live_kind",
     "resolve",
     "root_package",
+    "title_of",
     "unwrap",
 ]
 
@@ -159,20 +161,36 @@ def live_kind(annotation: Any) -> str | None:
         return None
     for base in kind.__mro__:
         if base.__name__ in _LIVE.get(root_package(base), ()):
-            return f"{root_package(kind)} {kind.__name__}"
+            return title_of(kind)
     if kind is object or typing.Protocol in kind.__mro__:
         return None
     if issubclass(kind, _LIVE_ABSTRACTIONS):
-        return kind.__name__
+        return title_of(kind) if comes_from(kind, "django") else kind.__name__
     return None
 
 
 def cure_of_live(annotation: Any) -> str:
     """What to write instead of a function that returns a connection, a response or the like."""
     kind = typing.get_origin(annotation) or annotation
+    if isinstance(kind, type) and comes_from(kind, "django"):
+        return cure_of_django(kind)
     flask = isinstance(kind, type) and comes_from(kind, "flask")
     whole = "@stampede.cached_view" if flask else "StampedeMiddleware"
     return f"return the data itself, or cache whole responses with {whole}"
+
+
+def cure_of_django(kind: type) -> str:
+    """What to return instead of an object of Django."""
+    if any(base.__name__ == "HttpResponseBase" for base in kind.__mro__):
+        return "a function that returns a response is a view: call its first parameter `request`"
+    return "return list(queryset.values()), django.forms.models.model_to_dict(row) or the row's key"
+
+
+def title_of(kind: type) -> str:
+    """A class in messages: `django QuerySet`. A subclass that this library makes is called by its base class."""
+    theirs = next(base for base in kind.__mro__ if root_package(base) != "stampede_guard")
+    named = kind if theirs is object else theirs
+    return named.__name__ if named.__module__ == "builtins" else f"{root_package(named)} {named.__name__}"
 
 
 def comes_from(kind: type, package: str) -> bool:

@@ -26,7 +26,7 @@ from stampede_guard.engine.modes.modes import checked_mode
 from stampede_guard.engine.plan import UNSETTLED, Plan, Run, refuse_early
 from stampede_guard.engine.tags.templates import TagTemplates, tag_names
 from stampede_guard.engine.verdict import split
-from stampede_guard.errors import StoreError
+from stampede_guard.errors import StoreError, UnsupportedValue
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.values.annotations import alternatives, live_kind, resolve
 from stampede_guard.values.arguments.binding import parameters_of
@@ -113,15 +113,13 @@ class Face(Generic[P, R]):
         )
 
     def _make_codec(self, annotation: Any) -> Codec:
-        told = self._options
-        return function_codec(
-            self._function,
-            annotation,
-            told.name,
-            told.version,
-            pickle=told.pickle,
-            models=self._endpoint,
-        )
+        told, function = self._options, self._function
+        try:
+            return function_codec(
+                function, annotation, told.name, told.version, pickle=told.pickle, models=self._endpoint
+            )
+        except UnsupportedValue as error:
+            raise UnsupportedValue(f"{function.__qualname__}(): {error}") from error.__cause__
 
     def _make_plan(self, base: Policy) -> Plan:
         policy = base.replace(**self._fields)

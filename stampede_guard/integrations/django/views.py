@@ -10,7 +10,9 @@ Authorization.
 
 from __future__ import annotations
 
+import functools
 import inspect
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,7 +32,16 @@ from stampede_guard.http.requests.requester import (
 from stampede_guard.integrations.django.values import response_from, response_parts
 from stampede_guard.values.codec.builtin import dumps, loads
 
-__all__ = ["AsyncViewCall", "ViewCall", "is_view", "view_key", "view_name"]
+__all__ = [
+    "AsyncViewCall",
+    "ViewCall",
+    "bound_method",
+    "is_method_view",
+    "is_stand_in",
+    "is_view",
+    "view_key",
+    "view_name",
+]
 
 _SHARED, _OWN = b"s", b"o"
 _COVERED = frozenset({"cookie", "authorization", "accept-language"})
@@ -41,11 +52,38 @@ _PRIVATE = frozenset({"private", "no-store", "no-cache"})
 
 
 def is_view(function: Any) -> bool:
+    return _is_request(_parameters(function)[:1])
+
+
+def is_method_view(function: Any) -> bool:
+    """Whether it is the `get(self, request)` or `dispatch(self, request)` of a class."""
+    parameters = _parameters(function)
+    return bool(parameters) and parameters[0].name == "self" and _is_request(parameters[1:2])
+
+
+def bound_method(given: Any) -> types.MethodType | None:
+    """The method that Django's `method_decorator` gives to its decorators, perhaps decorated by others of its list."""
+    while given is not None:
+        if isinstance(given, functools.partial) and isinstance(given.func, types.MethodType):
+            return given.func
+        given = getattr(given, "__wrapped__", None)
+    return None
+
+
+def is_stand_in(given: Any) -> bool:
+    """What `method_decorator` decorates to see which attributes a decorator adds."""
+    return getattr(given, "__qualname__", "") == "_update_method_wrapper.<locals>.dummy"
+
+
+def _is_request(parameters: list[inspect.Parameter]) -> bool:
+    return any(one.name == "request" or one.annotation in (HttpRequest, "HttpRequest") for one in parameters)
+
+
+def _parameters(function: Any) -> list[inspect.Parameter]:
     try:
-        first = next(iter(inspect.signature(function).parameters.values()), None)
+        return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return False
-    return first is not None and (first.name == "request" or first.annotation in (HttpRequest, "HttpRequest"))
+        return []
 
 
 def view_name(view: Any) -> str:

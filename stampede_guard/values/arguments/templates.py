@@ -11,11 +11,13 @@ from typing import Literal
 
 from stampede_guard.errors import KeyPartError, Misuse
 
-__all__ = ["LONGEST", "Part", "check_names", "names_in", "parsed"]
+__all__ = ["CALLER", "LONGEST", "Part", "check_names", "names_in", "parsed"]
 
 LONGEST = 512
 Part = tuple[str, str]
 """A literal text, and the parameter that follows it. The name is empty after the last literal."""
+CALLER = "stampede_guard_caller"
+"""A parameter that integrations add to a function of a user, who must not read of it."""
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _UNKEYED = {
     "tags": "calls with the same key would have different tags",
@@ -63,7 +65,7 @@ def check_names(
     for name in names:
         parameter = parameters.get(name)
         if parameter is None or name in resources:
-            given = [known for known in parameters if known not in resources]
+            given = [known for known in parameters if known not in resources and known != CALLER]
             near = difflib.get_close_matches(name, given, n=1)
             hint = f"; do you mean {{{near[0]}}}?" if near else ""
             problem = f"no such parameter (it has: {', '.join(given) or 'none'}){hint}"

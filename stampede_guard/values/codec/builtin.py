@@ -17,7 +17,14 @@ from typing import Any
 from msgspec import msgpack
 
 from stampede_guard.errors import UnsupportedValue
-from stampede_guard.values.annotations import cure_of_live, live_kind, root_package
+from stampede_guard.values.annotations import (
+    comes_from,
+    cure_of_django,
+    cure_of_live,
+    live_kind,
+    root_package,
+    title_of,
+)
 
 __all__ = ["EXACT_TYPES", "Other", "dumps", "lift", "lift_with", "loads", "refusal"]
 
@@ -200,7 +207,7 @@ _loads = msgpack.Decoder(ext_hook=lift).decode
 def refusal(value: Any) -> UnsupportedValue:
     """The error for a value that these bytes cannot hold. It states what to write instead."""
     kind = type(value)
-    name = kind.__name__ if kind.__module__ == "builtins" else f"{root_package(kind)} {kind.__name__}"
+    name = title_of(kind)
     if live_kind(kind) is not None:
         return UnsupportedValue(
             f"the function returned a {name}, which cannot be stored and given to other callers; {cure_of_live(kind)}"
@@ -216,6 +223,8 @@ def refusal(value: Any) -> UnsupportedValue:
         )
     if isinstance(value, Mapping) or hasattr(value, "_mapping") or hasattr(value, "keys"):
         return UnsupportedValue(f"the result holds a {name}; return plain dictionaries instead: dict(row)")
+    if comes_from(kind, "django"):
+        return UnsupportedValue(f"the result holds a {name}, an object of Django; {cure_of_django(kind)}")
     return UnsupportedValue(
         f"the result holds a {name}, which cannot be stored exactly without a return annotation that describes it; "
         f"annotate the function (a pydantic model, dataclass, TypedDict, msgspec.Struct, enum ...), "

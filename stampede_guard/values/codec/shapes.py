@@ -16,7 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stampede_guard.errors import UnsupportedValue
-from stampede_guard.values.annotations import comes_from, cure_of_live, field_names, live_kind, unwrap
+from stampede_guard.values.annotations import (
+    comes_from,
+    cure_of_django,
+    cure_of_live,
+    field_names,
+    live_kind,
+    unwrap,
+)
 from stampede_guard.values.codec.immutable import is_frozen_struct, is_plain_tuple
 from stampede_guard.values.parts.parts import Unkeyable, text_of
 
@@ -64,6 +71,10 @@ def shape_of(annotation: Any, *, lenient: bool = False) -> Shape:
     shape.text, shape.immutable = walk.visit(annotation)
     if shape.unknown and not lenient:
         names = ", ".join(sorted(shape.unknown))
+        for kind in shape.classes:
+            if comes_from(kind, "django"):
+                cure = cure_of_django(kind)
+                raise UnsupportedValue(f"the return annotation holds {names}, which cannot be stored: {cure}")
         raise UnsupportedValue(
             f"the return annotation holds {names}, which cannot be stored; use a pydantic model, a dataclass, "
             f"a TypedDict, a NamedTuple, a msgspec.Struct, an enum or Python's own types, or ask for pickle "

@@ -41,9 +41,12 @@ def is_request(kind: type) -> bool:
     )
 
 
+def _bases(kinds: Sequence[type]) -> list[type]:
+    return [base for kind in kinds for base in getattr(kind, "__mro__", (kind,))]
+
+
 def _may_be_a_user(parameter: str, kinds: Sequence[type]) -> bool:
-    bases = [base for kind in kinds for base in getattr(kind, "__mro__", (kind,))]
-    packages = {root_package(base) for base in bases}
+    packages = {root_package(base) for base in _bases(kinds)}
     if packages & _OF_USERS or any(map(is_request, kinds)):
         return True
     if packages & _DATABASES or packages & {"starlette"} or parameter in _OF_DATABASES:
@@ -55,6 +58,8 @@ def for_parameter(parameter: str, kinds: Sequence[type]) -> str:
     """For a parameter whose value, or a value inside it, is of these classes."""
     if parameter in ("self", "cls"):
         return for_object(parameter, kinds)
+    if any(base.__name__ == "HttpRequest" and root_package(base) == "django" for base in _bases(kinds)):
+        return f"call the parameter `request` instead of {parameter!r}, and the function is a cached view"
     own = "or key=lambda ...: ... with the function's parameters, returning what the result does depend on"
     if _may_be_a_user(parameter, kinds):
         return (

@@ -319,8 +319,8 @@ class KeyBuilder:
 
     def _unkeyable(self, parameter: str, value: Any, problem: Unkeyable) -> KeyPartError:
         # never the value itself: it may be a secret, and this text is logged
-        kind = _type_name(problem.kind)
-        inside = "" if problem.kind is type(value) else f", inside a {_type_name(type(value))}"
+        kind = said.title_of(problem.kind)
+        inside = "" if problem.kind is type(value) else f", inside a {said.title_of(type(value))}"
         reason = problem.reason or "it has no text that stays the same between processes"
         if inspect.iscoroutine(value):
             value.close()
@@ -367,10 +367,6 @@ def _changeable_defaults(
 def readable_name(name: str) -> str:
     """A function's name at the start of its keys: escaped, and cut from the front if it is long."""
     return escape(name.replace("<locals>.", ""))[-_LONGEST_NAME:]
-
-
-def _type_name(kind: type) -> str:
-    return kind.__name__ if kind.__module__ == "builtins" else f"{said.root_package(kind)} {kind.__name__}"
 
 
 def _text_of_class(kind: type) -> str:
