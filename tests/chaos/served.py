@@ -57,6 +57,7 @@ stale = guard.locked_cache(name="stale", ttl=TTL, stale_ttl=600)(computed)
 
 
 async def answer(request: Request) -> JSONResponse:
+    journal.write("requests", f"{os.getpid()}", "arrived")
     cached = {"cold": cold, "hot": hot, "stale": stale}[request.path_params["kind"]]
     return JSONResponse(await cached(request.path_params["kind"]))
 

@@ -41,7 +41,14 @@ def command(server: str, port: int) -> tuple[list[str], int]:
     granian = ["granian", app, "--interface", "asgi", "--port", f"{port}", "--workers", "4"]
     # Without it, one process that ends is the end of all of them.
     granian += ["--respawn-failed-workers", "--log-level", "warning"]
-    return {"uvicorn": (uvicorn, 8), "gunicorn": (gunicorn, 4), "granian": (granian, 4)}[server]
+    hypercorn = ["hypercorn", app, "--workers", "4", "--bind", f"127.0.0.1:{port}"]
+    hypercorn += ["--graceful-timeout", f"{BUSY}"]
+    return {
+        "uvicorn": (uvicorn, 8),
+        "gunicorn": (gunicorn, 4),
+        "granian": (granian, 4),
+        "hypercorn": (hypercorn, 4),
+    }[server]
 
 
 @pytest.mark.parametrize("server", ["uvicorn", "gunicorn", "granian"])
@@ -49,23 +56,8 @@ async def test_sigterm_to_the_process_that_computes_costs_no_answer_and_no_compu
     server: str, valkey_url: str, namespace: str, tmp_path: Path
 ) -> None:
     journal, port = Journal(tmp_path / "journal"), free_port()
-    arguments, workers = command(server, port)
-    child = processes.start(
-        [sys.executable, "-m", *arguments],
-        log=tmp_path / "log",
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "HOME": str(tmp_path),  # some versions of gunicorn put a control socket there
-            "CHAOS_URL": valkey_url,
-            "CHAOS_NAMESPACE": namespace,
-            "CHAOS_JOURNAL": str(journal.path),
-            "CHAOS_TTL": f"{TTL}",
-        },
-    )
+    child = await started(server, port, journal, valkey_url, namespace, tmp_path)
     try:
-        await seen(lambda: len(journal.lines("process", "up")) >= workers or not child.running)
-        assert child.running, child.last_words()
         first = {line.by for line in journal.lines("process", "up")}
         load = Visitors(port, ["/hot", "/stale"], count=12)
         await end_the_one_that_a_herd_waits_for(port, journal, first)
@@ -83,6 +75,51 @@ async def test_sigterm_to_the_process_that_computes_costs_no_answer_and_no_compu
         raise
     finally:
         child.kill()
+
+
+@pytest.mark.parametrize("server", ["uvicorn", "gunicorn", "granian", "hypercorn"])
+async def test_sigterm_to_the_whole_server_lets_a_herd_have_its_answers(
+    server: str, valkey_url: str, namespace: str, tmp_path: Path
+) -> None:
+    journal, port = Journal(tmp_path / "journal"), free_port()
+    child = await started(server, port, journal, valkey_url, namespace, tmp_path)
+    try:
+        herd = [asyncio.create_task(Visitor(port, persistent=False).get("/cold")) for _ in range(12)]
+        await seen(lambda: len(journal.lines("requests", "arrived")) == 12)
+        os.kill(child.pid, signal.SIGTERM)
+        answers = await asyncio.gather(*herd)
+        assert {status for status, _ in answers} == {200}
+        assert [body["computation"] for _, body in answers] == journal.computations("cold") * 12
+        await seen(lambda: not child.running)
+        assert len(ended(journal)) == len(journal.lines("process", "up"))
+    except BaseException:
+        print(child.last_words(lines=100))
+        raise
+    finally:
+        child.kill()
+
+
+async def started(
+    server: str, port: int, journal: Journal, url: str, namespace: str, place: Path
+) -> processes.Child:
+    """The server, when all its processes are up."""
+    arguments, workers = command(server, port)
+    child = processes.start(
+        [sys.executable, "-m", *arguments],
+        log=place / "log",
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "HOME": str(place),  # some versions of gunicorn put a control socket there
+            "CHAOS_URL": url,
+            "CHAOS_NAMESPACE": namespace,
+            "CHAOS_JOURNAL": str(journal.path),
+            "CHAOS_TTL": f"{TTL}",
+        },
+    )
+    await seen(lambda: len(journal.lines("process", "up")) >= workers or not child.running)
+    assert child.running, child.last_words()
+    return child
 
 
 async def end_the_one_that_a_herd_waits_for(port: int, journal: Journal, first: set[str]) -> None:
