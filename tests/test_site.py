@@ -6,10 +6,11 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pytest
 import yaml
 
 from bench.herd.lanes import Span, drawn
-from scripts import reference, site
+from scripts import pictures, reference, site
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -95,3 +96,13 @@ def test_the_picture_shows_each_query_and_each_caller_and_says_so_in_words() -> 
     assert both.count('class="query"') == 3 and both.count('class="woken"') == 4
     assert "1 query, all served after 420 ms" in both
     assert not re.search(r"https?://(?!www\.w3\.org)", both)
+
+
+@pytest.mark.parametrize("name", pictures.PICTURES)
+def test_the_pictures_are_those_of_the_code_and_say_in_words_what_they_show(name: str) -> None:
+    picture = (ROOT / "docs" / name).read_text("utf-8")
+    assert picture == pictures.drawn(pictures.PICTURES[name]), "draw it anew: python -m scripts.pictures"
+    told = pictures.PICTURES[name].told
+    assert ET.fromstring(picture).attrib["aria-label"] == told
+    assert f"![{told}]({name})" in (ROOT / "docs" / "how-it-works.md").read_text("utf-8")
+    assert "prefers-color-scheme: dark" in picture and not re.search(r"https?://(?!www\.w3\.org)", picture)
