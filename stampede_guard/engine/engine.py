@@ -33,6 +33,7 @@ from stampede_guard.engine.modes.sample import sampled
 from stampede_guard.engine.modes.shadow import Look, ShadowCounts, on_its_loop
 from stampede_guard.engine.refreshing import refresh
 from stampede_guard.engine.stats.counting import Sums
+from stampede_guard.engine.stats.watching import Watching
 from stampede_guard.engine.tags.versions import TaggedCodec, tagged, tags_of, told_of
 from stampede_guard.engine.threads.portal import portal, portal_loop
 from stampede_guard.engine.told import ServedFrom, Told
@@ -84,7 +85,11 @@ class Engine(StoredValues):
         sums = Sums() if stats and store.shared else None
         if sums is not None:
             hooks.add(sums)
-        self._enter(namespace, Runtimes(store, namespace, limits, hooks, modes, sums), modes, hooks)
+        watching = Watching(hooks) if store.shared else None
+        runtimes = Runtimes(store, namespace, limits, hooks, modes, sums, watching)
+        if watching is not None:
+            watching.gauges = runtimes.gauges
+        self._enter(namespace, runtimes, modes, hooks)
 
     def within(self, namespace: str) -> Engine:
         """The engine of a tenant."""

@@ -50,6 +50,12 @@ class Hooks:
         self.any = True
         self.logs_herds = self.logs_herds or getattr(hook, "logs_herds", False) is True
 
+    def remove(self, hook: Hook) -> None:
+        """Call this hook no longer. It may receive events that are being told at this moment."""
+        self._hooks = tuple(other for other in self._hooks if other is not hook)
+        self.any = bool(self._hooks)
+        self.logs_herds = any(getattr(other, "logs_herds", False) is True for other in self._hooks)
+
     def tell(self, event: Event) -> None:
         """Call every hook. Never raises: an observer's error must not change the call that it observes."""
         for hook in self._hooks:

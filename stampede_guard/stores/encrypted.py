@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, FailedRecently, Found, Granted, Message
 from stampede_guard.errors import StoreError, StoreRefused
-from stampede_guard.stores.fleet.sums import FunctionSums
+from stampede_guard.stores.fleet.series import Series
 from stampede_guard.stores.protocol import Listener, Session, Store
 from stampede_guard.stores.switch import Switch
 from stampede_guard.values.encryption import Encryption
@@ -196,8 +196,11 @@ class EncryptedSession:
     async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
         return await self._inner.switch(namespace, title, switch)
 
-    async def count(self, namespace: str, minute: int, sums: Mapping[str, FunctionSums]) -> int:
-        return await self._inner.count(namespace, minute, sums)
+    async def count(self, namespace: str, series: Series, slot: int, numbers: Mapping[str, int]) -> int:
+        return await self._inner.count(namespace, series, slot, numbers)
+
+    async def tell(self, namespace: str, happenings: Sequence[tuple[int, str]]) -> None:
+        await self._inner.tell(namespace, happenings)
 
     def forget(self, name: str, *, flight: str) -> None:
         self._inner.forget(name, flight=flight)

@@ -15,7 +15,7 @@ import time
 import uuid
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -38,7 +38,7 @@ from stampede_guard.errors import StoreRefused
 from stampede_guard.policy import Policy
 from stampede_guard.stores.connections.wire import modes_name
 from stampede_guard.stores.entries import Entries
-from stampede_guard.stores.fleet.sums import FunctionSums
+from stampede_guard.stores.fleet.series import Series
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.switch import MOST_SWITCHES, Switch
 from stampede_guard.values.forks import in_children
@@ -363,8 +363,11 @@ class MemorySession:
     async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
         return self._store.switch(namespace, title, switch)
 
-    async def count(self, namespace: str, minute: int, sums: Mapping[str, FunctionSums]) -> int:
-        return minute
+    async def count(self, namespace: str, series: Series, slot: int, numbers: Mapping[str, int]) -> int:
+        return slot
+
+    async def tell(self, namespace: str, happenings: Sequence[tuple[int, str]]) -> None:
+        """Nobody could read it."""
 
     def forget(self, name: str, *, flight: str) -> None:
         self._store.change(name, lambda entry, now_us, _: scripts.release(entry, flight, now_us=now_us))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Message, Outcome
 from stampede_guard.errors import StoreRefused
 from stampede_guard.policy import Policy
-from stampede_guard.stores.fleet.sums import FunctionSums
+from stampede_guard.stores.fleet.series import Series
 from stampede_guard.stores.switch import Switch
 
 __all__ = ["Listener", "Session", "Store"]
@@ -113,11 +113,14 @@ class Session(Protocol):
     async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
         """Set or remove a switch. Returns how many sessions were notified. Raises `StoreRefused` for too many."""
 
-    async def count(self, namespace: str, minute: int, sums: Mapping[str, FunctionSums]) -> int:
-        """Add to the fleet's sums of this minute since 1970, by function. Returns the server's own minute.
+    async def count(self, namespace: str, series: Series, slot: int, numbers: Mapping[str, int]) -> int:
+        """Add numbers to the fields of a slot of the fleet. Returns the server's own slot.
 
-        If that is more than one minute apart, nothing was added. Memory keeps no sums: no other process could ask.
+        If that is more than one slot apart, nothing was added. Memory keeps no sums: no other process could ask.
         """
+
+    async def tell(self, namespace: str, happenings: Sequence[tuple[int, str]]) -> None:
+        """Add to the stream of what happened in the fleet: milliseconds ago, and a text. Memory keeps no stream."""
 
     def forget(self, name: str, *, flight: str) -> None:
         """Release soon a lease of an ended flight. A command without an answer may have acquired it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stampede_guard.core.entry import Reading
@@ -33,7 +33,8 @@ from stampede_guard.stores.connections.wire import (
     value_bytes,
     yes_or_no,
 )
-from stampede_guard.stores.fleet.sums import KEPT_MS, FunctionSums, minute_name, to_fields
+from stampede_guard.stores.fleet.series import MOST_FIELDS, Series
+from stampede_guard.stores.fleet.stream import KEPT_MS, MOST_KEPT, stream_name
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.switch import MOST_SWITCHES, Switch
 
@@ -56,6 +57,7 @@ _DROP_TAG = Script("drop_tag")
 _MODES = Script("modes", keys_of=modes_keys)
 _SWITCH = Script("switch", keys_of=modes_keys)
 _COUNT = Script("count", keys_of=modes_keys)
+_TELL = Script("tell", keys_of=modes_keys)
 
 
 class ScriptedSession(ABC):
@@ -263,14 +265,21 @@ class ScriptedSession(ABC):
             )
         return int(told)
 
-    async def count(self, namespace: str, minute: int, sums: Mapping[str, FunctionSums]) -> int:
-        args = [b"%d" % minute, b"%d" % KEPT_MS]
-        for name, number in to_fields(sums).items():
+    async def count(self, namespace: str, series: Series, slot: int, numbers: Mapping[str, int]) -> int:
+        args = [b"%d" % number for number in (series.seconds, slot, series.kept_ms, MOST_FIELDS)]
+        for name, number in numbers.items():
             args += [name_bytes(name), b"%d" % number]
-        told = await self._run(_COUNT, minute_name(namespace, minute), args)
+        told = await self._run(_COUNT, series.name(namespace, slot), args)
         if told.__class__ is not int:
             raise malformed("the count script")
         return int(told)
+
+    async def tell(self, namespace: str, happenings: Sequence[tuple[int, str]]) -> None:
+        args = [b"%d" % MOST_KEPT, b"%d" % KEPT_MS]
+        for ago, text in happenings:
+            args += [b"%d" % ago, name_bytes(text)]
+        if await self._run(_TELL, stream_name(namespace), args) != b"OK":
+            raise malformed("the tell script")
 
     def forget(self, name: str, *, flight: str) -> None:
         if self._closing or len(self._forgotten) >= 1000:

@@ -8,10 +8,12 @@ from typing import Any, get_args
 
 from stampede_guard.policy import Mode
 
-__all__ = ["EVERYTHING", "LONGEST_TITLE", "MOST_SWITCHES", "Switch"]
+__all__ = ["EVERYTHING", "LONGEST_TITLE", "MOST_SWITCHES", "WATCH_TITLE", "Switch"]
 
 EVERYTHING = "*"
 """As a function's title: all functions of the namespace."""
+WATCH_TITLE = "*watched"
+"""As a title: no mode. Somebody watches the fleet, and may see names of entries (`on:1`) or their hashes (`on:0`)."""
 LONGEST_TITLE = 200
 """Characters of a function's title in a switch."""
 MOST_SWITCHES = 256

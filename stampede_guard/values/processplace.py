@@ -17,6 +17,10 @@ class ProcessPlace:
     pid: int
     pod: str
 
+    def __str__(self) -> str:
+        """`pod/host/pid`, or `host/pid` if the pod is named like its host."""
+        return "/".join((*dict.fromkeys((self.pod, self.host)), str(self.pid)))
+
 
 def this_place() -> ProcessPlace:
     """The pod is `$POD_NAME`, else `$HOSTNAME`, else the host."""

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from stampede_guard.engine.stats.counting import MOST_FUNCTIONS, OTHERS, Sums
-from stampede_guard.engine.stats.publisher import Publisher
+from stampede_guard.engine.stats.publisher import MinuteSums, Publisher
 from stampede_guard.errors import StoreRefused, StoreUnavailable
 from stampede_guard.events import Computed, Hit, Miss, Stale
+from stampede_guard.stores.fleet.series import MINUTES, Series
 from stampede_guard.stores.fleet.sums import FunctionSums, from_fields, to_fields
 
 
@@ -26,16 +27,17 @@ class Server:
         self.away = False
         self.was_asked = asyncio.Event()
 
-    async def add(self, minute: int, sums: Mapping[str, FunctionSums]) -> int:
+    async def add(self, series: Series, minute: int, numbers: Mapping[str, int]) -> int:
+        assert series is MINUTES
         self.was_asked.set()
         if self.error is not None:
             raise self.error
         if abs(self.minute - minute) <= 1:
-            self.added.append((minute, to_fields(sums)))
+            self.added.append((minute, dict(numbers)))
         return self.minute
 
-    def publisher(self, sums: Sums, **others: Any) -> Publisher:
-        return Publisher(sums, self.add, lambda: self.away, clock=lambda: 1000 * 60.0, **others)
+    def publisher(self, sums: Sums, **others: Any) -> Publisher[Any]:
+        return Publisher(MinuteSums(sums), self.add, lambda: self.away, clock=lambda: 1000 * 60.0, **others)
 
 
 def counted(sums: Sums, hits: int) -> None:
@@ -53,7 +55,9 @@ def test_calls_and_computations_are_counted_by_function() -> None:
     rows = sums.take()
     assert rows == {
         "shop.quality": FunctionSums(hits=2, stale=1),
-        "shop.report": FunctionSums(misses=1, computations=2, failed=1, micros=750_000),
+        "shop.report": FunctionSums(
+            misses=1, computations=2, failed=1, micros=750_000, took=[0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0]
+        ),
     }
     assert sums.take() == {}
     stored = {name.encode(): b"%d" % number for name, number in to_fields(rows).items()}

@@ -21,7 +21,7 @@ from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.policy import Policy
 from stampede_guard.stores.cluster import ClusterStore
 from stampede_guard.stores.connections.wire import entry_keys
-from stampede_guard.stores.fleet.sums import FunctionSums
+from stampede_guard.stores.fleet.series import MINUTES
 from stampede_guard.stores.protocol import Session
 from tests.support.gate import until
 from tests.support.listener import RecordingListener
@@ -90,7 +90,9 @@ async def _everything(one: Session, other: Session, store: Any) -> None:
     with contextlib.suppress(StoreError):
         await one.switches("shop")
     with contextlib.suppress(StoreError):
-        await one.count("shop", int(time.time() // 60), {"shop.quality": FunctionSums(hits=1)})
+        await one.count("shop", MINUTES, int(time.time() // 60), {"hits:shop.quality": 1})
+    with contextlib.suppress(StoreError):
+        await one.tell("shop", [(5, '{"kind": "taken over"}')])
     for outcome in ("value", "failure"):
         with contextlib.suppress(StoreError):
             answer = await one.acquire(NAME, flight="holder", policy=POLICY)

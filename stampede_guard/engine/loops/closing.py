@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from stampede_guard.engine.flights.flight import Flight
     from stampede_guard.engine.loops.runtime import Runtime
     from stampede_guard.engine.modes.switches import Switches
-    from stampede_guard.engine.stats.publisher import Publisher
+    from stampede_guard.engine.stats.publishers import Publishers
 
 __all__ = ["Closing"]
 
@@ -26,14 +26,14 @@ class Closing:
         runtime: Runtime,
         pending: PendingInvalidations,
         switches: Switches,
-        publisher: Publisher | None,
+        publishers: Publishers,
         *,
         drain_timeout: float,
     ) -> None:
         self._runtime = runtime
         self._pending = pending
         self._switches = switches
-        self._publisher = publisher
+        self._publishers = publishers
         self._drain_timeout = drain_timeout
         self._draining: asyncio.Future[None] = runtime.loop.create_future()
         self.task = runtime.loop.create_task(self._close(), name="stampede_guard closing")
@@ -60,8 +60,7 @@ class Closing:
             runtime.threads.close()
             await runtime.shadow.aclose()
             await self._switches.aclose()
-            if self._publisher is not None:
-                await self._publisher.aclose()
+            await self._publishers.aclose()
             await runtime.session.aclose()
 
     async def _drain(self, flights: list[Flight]) -> None:

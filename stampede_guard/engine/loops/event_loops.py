@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from stampede_guard.engine.away.health import Health
@@ -19,12 +19,14 @@ from stampede_guard.engine.loops.runtime import Runtime
 from stampede_guard.engine.loops.workers import warn_if_one_of_several
 from stampede_guard.engine.threads.locks import PassableLock
 from stampede_guard.engine.threads.portal import at_end, portal, portal_loop
+from stampede_guard.stores.switch import WATCH_TITLE
 from stampede_guard.values.forks import in_children
 
 if TYPE_CHECKING:
     from stampede_guard.engine.hooks import Hooks
     from stampede_guard.engine.modes.resolver import ModeResolver
     from stampede_guard.engine.stats.counting import Sums
+    from stampede_guard.engine.stats.watching import Watching
     from stampede_guard.policy import Limits
     from stampede_guard.stores.protocol import Store
     from stampede_guard.stores.switch import Switch
@@ -54,6 +56,7 @@ class Runtimes:
         hooks: Hooks,
         modes: ModeResolver,
         sums: Sums | None = None,
+        watching: Watching | None = None,
     ) -> None:
         self.store = store
         self.health = Health(hooks, getattr(store, "place", ""))
@@ -62,6 +65,7 @@ class Runtimes:
         self._hooks = hooks
         self._modes = modes
         self._sums = sums
+        self._watching = watching
         self._asks_store = False
         """Whether a function of this guard has been in a mode that uses the store."""
         self._unsettled = Unsettled()
@@ -99,18 +103,37 @@ class Runtimes:
             known_switches=lambda: self._modes.said.fleet,
             unsettled=self._unsettled,
         )
-        if self._sums is not None:
-            runtime.publish(self._sums)
+        runtime.count_for_the_fleet(self._sums, self._watching)
         if self._asks_store:
             runtime.watch_switches()
         return runtime
 
     def _switched(self, fleet: Mapping[str, Switch]) -> None:
         self._modes.set_fleet(fleet)
+        if self._watching is not None:
+            watch = fleet.get(WATCH_TITLE)
+            self._watching.switch(on=watch is not None, shows_names=watch is not None and watch.sample == 1.0)
+            self._tell_all(Runtime.watch_changed)
+
+    def _tell_all(self, what: Callable[[Runtime], None]) -> None:
+        """Call this in each event loop."""
+        for loop, runtime in list(self._open.items()):
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(what, runtime)
 
     def of(self, loop: asyncio.AbstractEventLoop | None) -> Runtime | None:
         """The runtime of this event loop, if there is one. May be called from any thread."""
         return None if loop is None else self._open.get(loop)
+
+    def gauges(self) -> dict[str, int]:
+        """Numbers of this process at this moment, for those who watch the fleet. May be called from any thread."""
+        runtimes = self.all()
+        health = self.health.look()
+        return {
+            "in_flight": sum(len(runtime.flights) for runtime in runtimes),
+            "l1_bytes": sum(runtime.l1.bytes for runtime in runtimes),
+            health.status: 1,
+        }
 
     def all(self) -> list[Runtime]:
         return list(self._open.values())
@@ -120,9 +143,7 @@ class Runtimes:
         if self._asks_store:
             return
         self._asks_store = True
-        for loop, runtime in list(self._open.items()):
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(runtime.watch_switches)
+        self._tell_all(Runtime.watch_switches)
 
     @contextlib.contextmanager
     def on_store(self, store: Store) -> Iterator[None]:

@@ -12,7 +12,7 @@ import logging
 import random
 import uuid
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
@@ -34,8 +34,7 @@ from stampede_guard.engine.loops.closing import Closing
 from stampede_guard.engine.loops.remembering import Remembering
 from stampede_guard.engine.modes.shadow import Shadow
 from stampede_guard.engine.modes.switches import Switches
-from stampede_guard.engine.stats.counting import Sums
-from stampede_guard.engine.stats.publisher import Publisher
+from stampede_guard.engine.stats.publishers import NOTHING_TO_PUBLISH, Publishers
 from stampede_guard.engine.tags.versions import LocalTags, tags_of
 from stampede_guard.engine.threads.threads import Threads
 from stampede_guard.errors import (
@@ -47,12 +46,13 @@ from stampede_guard.errors import (
     UnsupportedValue,
 )
 from stampede_guard.events import Collapsed, NotStored
-from stampede_guard.stores.fleet.sums import FunctionSums
 from stampede_guard.stores.switch import Switch
 
 if TYPE_CHECKING:
     from stampede_guard.engine.flights.batch import Batches
     from stampede_guard.engine.plan import Plan, Run, Variables
+    from stampede_guard.engine.stats.counting import Sums
+    from stampede_guard.engine.stats.watching import Watching
     from stampede_guard.policy import Limits
     from stampede_guard.stores.protocol import Store
 
@@ -71,8 +71,8 @@ class Runtime(Remembering):
     closing = False
     found_fresh: Reading | None = None
     """The fresh reading served last. It is judged once for all callers of its tick."""
+    publishers = NOTHING_TO_PUBLISH
     _end: asyncio.Task[None] | None = None
-    _publisher: Publisher | None = None
 
     def __init__(
         self,
@@ -246,24 +246,22 @@ class Runtime(Remembering):
         """Starts with the first call in a mode that uses the store: in other modes the store must not be asked."""
         if not self.closing:
             self._switches.start()
-            self._start_publisher()
+            self.publishers.start()
 
-    def _start_publisher(self) -> None:
-        if self._publisher is not None and not self.closing:
-            self._publisher.start()
+    def count_for_the_fleet(self, sums: Sums | None, watching: Watching | None) -> None:
+        """From the first call that uses the store, publish these."""
+        self.publishers = Publishers(self.session, self._namespace, lambda: self.away, sums, watching)
 
-    def publish(self, sums: Sums) -> None:
-        """From the first call that uses the store, add these to the fleet's sums every few seconds."""
-
-        def add(minute: int, rows: Mapping[str, FunctionSums]) -> Awaitable[int]:
-            return self.session.count(self._namespace, minute, rows)
-
-        self._publisher = Publisher(sums, add, lambda: self.away)
+    def watch_changed(self) -> None:
+        """Somebody begins or ends to watch the fleet."""
+        if not self.closing:
+            self.publishers.start()
 
     async def _read_switches(self) -> Mapping[str, Switch]:
         self.take_over()
         # Something may have cancelled all tasks of the event loop.
-        self._start_publisher()
+        if not self.closing:
+            self.publishers.start()
         found = await self.session.switches(self._namespace)
         self.health.answered(self)
         if self.health.refusing:
@@ -351,7 +349,7 @@ class Runtime(Remembering):
         self.closing = self._pending.closing = True
         self.health.forget(self)
         drain_timeout = self.limits.drain_timeout
-        closing = Closing(self, self._pending, self._switches, self._publisher, drain_timeout=drain_timeout)
+        closing = Closing(self, self._pending, self._switches, self.publishers, drain_timeout=drain_timeout)
         self._end = closing.task
         try:
             await asyncio.shield(closing.task)

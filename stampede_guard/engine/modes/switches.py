@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
 
 from stampede_guard.errors import StoreError, StoreRefused
-from stampede_guard.stores.switch import Switch
+from stampede_guard.stores.switch import WATCH_TITLE, Switch
 
 __all__ = ["SWITCH_SECONDS", "Switches"]
 
@@ -98,7 +98,7 @@ class Switches:
             return
         for title in sorted(texts.keys() | known.keys()):
             before, now = known.get(title), texts.get(title)
-            if before != now:
+            if before != now and title != WATCH_TITLE:
                 log.warning("the mode of %s is now %s (fleet's switch)", title, now or "its own again")
         self._changed(found)
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stampede_guard.engine.threads.locks import PassableLock
-from stampede_guard.events import Computed, Event, Hit, Miss, Stale
+from stampede_guard.events import (
+    Collapsed,
+    Computed,
+    Event,
+    Fallback,
+    Hit,
+    Miss,
+    Stale,
+    TakenOver,
+    TimedOut,
+    Waited,
+)
+from stampede_guard.stores.fleet.histogram import bucket_of
 from stampede_guard.stores.fleet.sums import FunctionSums
 from stampede_guard.values.forks import renew_in_children
 
@@ -14,6 +26,8 @@ __all__ = ["MOST_FUNCTIONS", "OTHERS", "Sums"]
 MOST_FUNCTIONS = 200
 OTHERS = "other functions"
 """Further functions are summed under this name: a `name=` made per call would need memory without bound."""
+
+_COUNTED = frozenset((Hit, Stale, Miss, Computed, Waited, Collapsed, Fallback, TakenOver, TimedOut))
 
 
 class Sums:
@@ -27,24 +41,36 @@ class Sums:
         renew_in_children(self, "_rows", dict)
 
     def __call__(self, event: Event, /) -> None:
-        kind = type(event)
-        if kind is Hit or kind is Stale or kind is Miss or kind is Computed:
+        if type(event) in _COUNTED:
             with self._lock:
                 self._count(event)
 
     def _count(self, event: Event) -> None:
-        assert isinstance(event, Hit | Stale | Miss | Computed)
-        row = self._row(event.function)
-        if isinstance(event, Hit):
-            row.hits += 1
-        elif isinstance(event, Stale):
-            row.stale += 1
-        elif isinstance(event, Miss):
-            row.misses += 1
-        else:
-            row.computations += 1
-            row.failed += bool(event.error)
-            row.micros += round(event.seconds * 1e6)
+        match event:
+            case Hit():
+                self._row(event.function).hits += 1
+            case Stale():
+                self._row(event.function).stale += 1
+            case Miss():
+                self._row(event.function).misses += 1
+            case Computed():
+                row = self._row(event.function)
+                row.computations += 1
+                row.failed += bool(event.error)
+                row.micros += round(event.seconds * 1e6)
+                row.took[bucket_of(event.seconds)] += 1
+            case Waited():
+                self._row(event.function).waited[bucket_of(event.seconds)] += 1
+            case Collapsed():
+                self._row(event.function).collapsed += event.callers
+            case Fallback():
+                self._row(event.function).fallbacks += 1
+            case TakenOver():
+                self._row(event.function).takeovers += 1
+            case TimedOut():
+                self._row(event.function).timeouts += 1
+            case _:
+                raise AssertionError(f"{type(event).__name__} is not counted")
 
     def _row(self, title: str) -> FunctionSums:
         if title not in self._rows and len(self._rows) >= MOST_FUNCTIONS:

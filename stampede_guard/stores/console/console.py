@@ -24,7 +24,9 @@ from stampede_guard.stores.connections.slots import SlotMap, parse_slots, slot_o
 from stampede_guard.stores.connections.wire import entry_keys, modes_keys, name_bytes
 from stampede_guard.stores.console.looking import HEAD, parse_look
 from stampede_guard.stores.console.view import EntryView
-from stampede_guard.stores.fleet.sums import MINUTE, FunctionSums, from_fields, minute_name
+from stampede_guard.stores.fleet.series import MINUTES, Series
+from stampede_guard.stores.fleet.stream import Happening, from_stream, stream_name
+from stampede_guard.stores.fleet.sums import FunctionSums, from_fields
 from stampede_guard.stores.redis import RedisStore
 from stampede_guard.stores.sentinel import SentinelStore
 from stampede_guard.values.keys.explained import namespace_of
@@ -238,20 +240,43 @@ class Console:
 
     async def sums(self, namespace: str, window: float) -> dict[str, FunctionSums]:
         """What the fleet did in the last `window` seconds, by function. The current minute counts, too."""
-        seconds, _ = await self.masters[0].ask("TIME")
-        last = int(seconds) // 60
-        by_master: dict[Machine, list[Command]] = {}
+        now = await self.now()
+        last = int(now // MINUTES.seconds)
         # A process may be one minute ahead: see `Session.count`.
-        for minute in range(last - math.ceil(window / MINUTE) + 1, last + 2):
-            name = minute_name(namespace, minute)
-            by_master.setdefault(self.master_of(name), []).append(("HGETALL", *modes_keys(name)))
-        asked = (self._reached(master, master.ask_all(part)) for master, part in by_master.items())
-        answers = [answer for part in await asyncio.gather(*asked) for answer in part or ()]
+        slots = range(last - math.ceil(window / MINUTES.seconds) + 1, last + 2)
+        return from_fields((await self.slots_of(namespace, MINUTES, slots)).values())
+
+    async def now(self) -> float:
+        """Seconds since 1970, by the clock of a server."""
+        seconds, micros = await self.masters[0].ask("TIME")
+        return int(seconds) + int(micros) / 1e6
+
+    async def slots_of(
+        self, namespace: str, series: Series, slots: Iterable[int]
+    ) -> dict[int, Mapping[bytes, bytes]]:
+        """The fields of these slots. Those of masters in `unreached` are missing."""
+        by_master: dict[Machine, list[tuple[int, Command]]] = {}
+        for slot in slots:
+            name = series.name(namespace, slot)
+            by_master.setdefault(self.master_of(name), []).append((slot, ("HGETALL", *modes_keys(name))))
+
+        async def asked(master: Machine, part: list[tuple[int, Command]]) -> list[tuple[int, Any]]:
+            told = await self._reached(master, master.ask_all([command for _, command in part])) or ()
+            return [(slot, answer) for (slot, _), answer in zip(part, told, strict=False)]
+
+        found = await asyncio.gather(*(asked(master, part) for master, part in by_master.items()))
         self._refuse_silence(by_master)
-        for answer in answers:
+        answers = {slot: answer for part in found for slot, answer in part}
+        for answer in answers.values():
             if isinstance(answer, StoreError):
                 raise answer
-        return from_fields(_pairs(answer) for answer in answers)
+        return {slot: _pairs(answer) for slot, answer in answers.items()}
+
+    async def happened(self, namespace: str, *, since: str = "-", most: int = 1000) -> list[Happening]:
+        """What happened in the fleet while somebody watched: the newest items of the last hour, oldest first."""
+        name = stream_name(namespace)
+        answer = await self.master_of(name).ask("XREVRANGE", *modes_keys(name), "+", since, "COUNT", most)
+        return from_stream(_pairs(fields) for _, fields in answer)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,23 +1,31 @@
-"""What a fleet did per function and minute: where it is stored, and how it is read.
-
-Each minute of a namespace is one hash, `{shop:stats:29412345}`. A field is a kind and a function's name.
-"""
+"""What a fleet did, per function: the numbers that processes add up, and what they tell."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 
-__all__ = ["KEPT_MS", "MINUTE", "FunctionSums", "from_fields", "minute_name", "to_fields"]
+from stampede_guard.stores.fleet.histogram import BUCKETS, quantile
 
-MINUTE = 60.0
-KEPT_MS = 25 * 3600 * 1000
-"""How long the sums of a minute are kept: a day, and an hour for those who look back a day."""
+__all__ = ["COUNTS", "FunctionSums", "from_fields", "to_fields"]
+
+COUNTS = (
+    "hits", "stale", "misses", "computations", "failed", "micros", "collapsed", "fallbacks", "takeovers", "timeouts"
+)  # fmt: skip
+LISTS = ("took", "waited")
+
+
+def _no_durations() -> list[int]:
+    return [0] * BUCKETS
 
 
 @dataclass(slots=True)
 class FunctionSums:
-    """`micros`: microseconds in all computations that ended, failed ones included."""
+    """`micros`: microseconds in all computations that ended, failed ones included.
+
+    `took` and `waited` are histograms (`stampede_guard.stores.fleet.histogram`): of computations, and of the waits of
+    callers without a hit. `collapsed`: callers that another caller's computation served, as `Collapsed` counts them.
+    """
 
     hits: int = 0
     stale: int = 0
@@ -25,10 +33,20 @@ class FunctionSums:
     computations: int = 0
     failed: int = 0
     micros: int = 0
+    collapsed: int = 0
+    fallbacks: int = 0
+    takeovers: int = 0
+    timeouts: int = 0
+    took: list[int] = field(default_factory=_no_durations)
+    waited: list[int] = field(default_factory=_no_durations)
 
     def __iadd__(self, other: FunctionSums) -> FunctionSums:
-        for name in KINDS:
+        for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in LISTS:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            for index, number in enumerate(theirs):
+                mine[index] += number
         return self
 
     @property
@@ -50,32 +68,45 @@ class FunctionSums:
         """The seconds of those, at the mean duration of the window. None if nothing was computed in it."""
         return self.saved * self.micros / self.computations / 1e6 if self.computations else None
 
+    def took_quantile(self, share: float) -> float | None:
+        """Seconds that this share of the computations did not exceed, approximately. None without computations."""
+        return quantile(self.took, share)
 
-KINDS = tuple(field.name for field in fields(FunctionSums))
-
-
-def minute_name(namespace: str, minute: int) -> str:
-    """The name of a minute's sums. No entry uses its key, because the keys of entries have a suffix."""
-    return f"{namespace}:stats:{minute}"
+    def waited_quantile(self, share: float) -> float | None:
+        """The same for the waits of callers without a hit."""
+        return quantile(self.waited, share)
 
 
 def to_fields(sums: Mapping[str, FunctionSums]) -> dict[str, int]:
     """Fields and numbers of a hash, without zeros."""
-    return {
-        f"{kind}:{title}": number
-        for title, row in sums.items()
-        for kind in KINDS
-        if (number := getattr(row, kind))
-    }
+    found: dict[str, int] = {}
+    for title, row in sums.items():
+        for kind in COUNTS:
+            if number := getattr(row, kind):
+                found[f"{kind}:{title}"] = number
+        for kind in LISTS:
+            for index, number in enumerate(getattr(row, kind)):
+                if number:
+                    found[f"{kind}{index}:{title}"] = number
+    return found
 
 
-def from_fields(minutes: Iterable[Mapping[bytes, bytes]]) -> dict[str, FunctionSums]:
-    """The sums of several minutes, by function. Ignores what other programs have written."""
+def from_fields(slots: Iterable[Mapping[bytes, bytes]]) -> dict[str, FunctionSums]:
+    """The sums of several slots, by function. Ignores what other programs have written."""
     found: dict[str, FunctionSums] = {}
-    for stored in minutes:
+    for stored in slots:
         for name, number in stored.items():
             kind, colon, title = name.decode("utf-8", "replace").partition(":")
-            if colon and kind in KINDS and number.isdigit():
+            if not colon or not number.isdigit() or len(number) > LONGEST_NUMBER:
+                continue
+            if kind in COUNTS:
                 row = found.setdefault(title, FunctionSums())
                 setattr(row, kind, getattr(row, kind) + int(number))
+            elif kind in _PLACES:
+                word, index = _PLACES[kind]
+                getattr(found.setdefault(title, FunctionSums()), word)[index] += int(number)
     return found
+
+
+LONGEST_NUMBER = 18
+_PLACES = {f"{word}{index}": (word, index) for word in LISTS for index in range(BUCKETS)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +13,7 @@ from stampede_guard.core.breaker import PROBE_SECONDS, Breaker
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Message
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
-from stampede_guard.stores.fleet.sums import FunctionSums
+from stampede_guard.stores.fleet.series import Series
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.switch import Switch
 
@@ -143,9 +143,13 @@ class FaultySession:
         self._reached()
         return await self._inner.switch(namespace, title, switch)
 
-    async def count(self, namespace: str, minute: int, sums: Mapping[str, FunctionSums]) -> int:
+    async def count(self, namespace: str, series: Series, slot: int, numbers: Mapping[str, int]) -> int:
         self._reached()
-        return await self._inner.count(namespace, minute, sums)
+        return await self._inner.count(namespace, series, slot, numbers)
+
+    async def tell(self, namespace: str, happenings: Sequence[tuple[int, str]]) -> None:
+        self._reached()
+        await self._inner.tell(namespace, happenings)
 
     def _reached(self) -> None:
         if self._store.failing:

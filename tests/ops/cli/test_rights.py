@@ -23,6 +23,7 @@ COMMANDS = (
     ["mode", "shop:k", "bypass", "--force"],
     ["mode"],
     ["stats"],
+    ["top", "--json", "--wait", "0"],
     ["mode", "shop:k", "default"],
     ["invalidate", "--match", "*", "--yes"],
     ["doctor"],

@@ -12,7 +12,7 @@ import pytest
 import redis.asyncio
 
 from stampede_guard import StampedeGuard
-from stampede_guard.stores.fleet.sums import KEPT_MS
+from stampede_guard.stores.fleet.series import MINUTES
 from tests.ops.cli.conftest import ROOT, Operator
 
 PROCESSES = 4
@@ -53,7 +53,7 @@ async def test_the_sums_of_several_processes_are_what_they_did(operator: Operato
     async with redis.asyncio.Redis.from_url(operator.url) as client:
         keys = [key async for key in client.scan_iter(match=f"{{{operator.namespace}:stats:*}}")]
         assert 1 <= len(keys) <= 2, "one hash per minute"
-        assert 0 < await client.pttl(keys[0]) <= KEPT_MS
+        assert 0 < await client.pttl(keys[0]) <= MINUTES.kept_ms
         names = [name.decode() for name in await client.hkeys(keys[0])]
         assert {name.partition(":")[2] for name in names} <= calls.keys(), "names of functions, no keys"
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "explain": "Split the name of an entry: namespace, function, version, parameters.",
     "invalidate": "Drop entries.",
     "stats": "What the fleet did: calls, hit rate, computations, and those that were saved.",
+    "top": "What the fleet does now: rates, hit rates, hottest entries, faults.",
     "mode": "Switch modes for all processes.",
     "leases": "Leases, elections included: which process holds what, and which processes wait.",
     "jobs": "Jobs: their schedules, their history, and whether they are healthy.",

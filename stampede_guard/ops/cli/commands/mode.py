@@ -13,7 +13,7 @@ from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import answer, run
 from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.cli.texts import parse_seconds, seconds_text
-from stampede_guard.stores.switch import EVERYTHING, LONGEST_TITLE, Switch
+from stampede_guard.stores.switch import EVERYTHING, LONGEST_TITLE, WATCH_TITLE, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +80,8 @@ def mode(
                 await session.switch(namespace, name, switch)
                 if not as_json:
                     typer.echo(f"{_said(name, switch)}: {_told(running, namespace)}")
-            switches = await session.switches(namespace)
+            found = await session.switches(namespace)
+            switches = {title: one for title, one in found.items() if title != WATCH_TITLE}
         if as_json:
             shown = {title: _as_json(switch) for title, switch in sorted(switches.items())}
             answer(shown if name is None else {"processes": running, "switches": shown})

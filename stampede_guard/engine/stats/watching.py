@@ -1,0 +1,100 @@
+"""What this process counts while somebody watches its fleet: one hook of a guard, and no cost when it is taken out.
+
+Every process publishes once in each slot of five seconds, at its own moment in it. So the gauges of a slot, summed over
+the processes, are those of the fleet: how many processes there are, and for how many of them the store is away.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+
+from stampede_guard.engine.hooks import Hooks
+from stampede_guard.engine.stats.counting import Sums
+from stampede_guard.engine.stats.happenings import Happenings, hashed
+from stampede_guard.engine.stats.hottest import Hottest
+from stampede_guard.engine.threads.locks import PassableLock
+from stampede_guard.events import Event, Hit, Miss, Stale
+from stampede_guard.stores.fleet.series import WATCHED
+from stampede_guard.stores.fleet.sums import FunctionSums, to_fields
+from stampede_guard.values.forks import renew_in_children
+
+__all__ = ["HOT", "PROCESSES", "Watching"]
+
+HOTTEST = 10
+"""Entries that one process publishes in a slot."""
+HOT = "hot"
+PROCESSES = "processes"
+
+Gauges = Callable[[], Mapping[str, int]]
+
+
+class Watching:
+    """Of one guard; all its event loops share it. `gauges()` are numbers of this process at this moment."""
+
+    gauges: Gauges = staticmethod(dict)
+
+    series = WATCHED
+    reader = "stampede-guard top"
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+        self.on = False
+        self._lock = PassableLock()
+        renew_in_children(self, "_lock", PassableLock)
+        self._place = random.random() * self.series.seconds
+        self._begin(shows_names=False)
+
+    def _begin(self, *, shows_names: bool) -> None:
+        self.shows_names = shows_names
+        self._sums = Sums()
+        self._hottest = Hottest()
+        self.happenings = Happenings(shows_names=shows_names)
+        self._told_slot = 0
+
+    def switch(self, *, on: bool, shows_names: bool = False) -> None:
+        """Somebody begins or ends to watch. The numbers begin anew."""
+        with self._lock:
+            if on == self.on and shows_names == self.shows_names:
+                return
+            self._begin(shows_names=shows_names)
+            if on and not self.on:
+                self._hooks.add(self)
+            elif self.on and not on:
+                self._hooks.remove(self)
+            self.on = on
+
+    def __call__(self, event: Event, /) -> None:
+        self._sums(event)
+        self.happenings(event)
+        if isinstance(event, Hit | Stale | Miss):
+            with self._lock:
+                self._hottest.add(event.function, event.entry)
+
+    # --- publication ---------------------------------------------------------------------------
+
+    def pause(self, now: float) -> float:
+        """Until this process's own moment in the next slot."""
+        passed = now % self.series.seconds
+        return self.series.seconds - passed + self._place
+
+    def take(self) -> dict[str, FunctionSums]:
+        return self._sums.take()
+
+    def put_back(self, rows: Mapping[str, FunctionSums]) -> None:
+        self._sums.put_back(rows)
+
+    def numbers(self, rows: Mapping[str, FunctionSums], slot: int) -> Mapping[str, int]:
+        """The sums; and once per slot and process the gauges and the hottest entries."""
+        found = to_fields(rows)
+        with self._lock:
+            if slot == self._told_slot:
+                return found
+            self._told_slot = slot
+            hottest, self._hottest = self._hottest, Hottest()
+        for function, entry, calls in hottest.top(HOTTEST):
+            shown = entry if self.shows_names else hashed(entry)
+            found[f"{HOT}:{function}\n{shown}"] = calls
+        found[f"{PROCESSES}:"] = 1
+        found |= {f"{name}:": number for name, number in self.gauges().items() if number}
+        return found

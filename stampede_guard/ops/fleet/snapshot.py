@@ -1,0 +1,113 @@
+"""The state of a fleet over some slots of five seconds: pure, from what the processes have published."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from stampede_guard.stores.fleet.series import WATCHED
+from stampede_guard.stores.fleet.sums import FunctionSums, from_fields
+
+__all__ = ["HotEntry", "Snapshot", "snapshot"]
+
+GAUGES = ("processes", "in_flight", "l1_bytes", "ok", "away", "refused", "full")
+
+
+@dataclass(frozen=True, slots=True)
+class HotEntry:
+    """`key`: the entry's name, or its hash if names are not shown. `calls` is too high by a small part at most."""
+
+    function: str
+    key: str
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """`seconds`: the time that `functions` and `hottest` cover. The gauges are those of the newest slot.
+
+    `processes`: how many published. `away`, `refused`, `full`: for how many of them the store is in that state.
+    `in_flight`: computations and waits under way. `l1_bytes`: of copies kept in processes.
+    """
+
+    seconds: float
+    functions: Mapping[str, FunctionSums]
+    hottest: Sequence[HotEntry]
+    processes: int
+    in_flight: int
+    l1_bytes: int
+    away: int
+    refused: int
+    full: int
+
+    @property
+    def all(self) -> FunctionSums:
+        """The sums of all functions."""
+        total = FunctionSums()
+        for row in self.functions.values():
+            total += row
+        return total
+
+    def rate(self, number: float) -> float:
+        """Per second."""
+        return number / self.seconds if self.seconds else 0.0
+
+    @property
+    def troubles(self) -> list[str]:
+        """What is wrong now, as sentences. Empty if nothing is known to be wrong."""
+        total = self.all
+        found = [
+            f"{count} of {self.processes} processes: the store {what}"
+            for count, what in (
+                (self.away, "is away"),
+                (self.refused, "refuses their commands"),
+                (self.full, "refuses to write"),
+            )
+            if count
+        ]
+        for count, what in (
+            (total.takeovers, "holders disappeared and were replaced"),
+            (total.fallbacks, "fallback computations beside a slow holder"),
+            (total.timeouts, "time limits passed"),
+        ):
+            if count:
+                found.append(f"{count} {what}")
+        found += [
+            f"{title}: {row.failed} of {row.computations} computations failed"
+            for title, row in sorted(self.functions.items())
+            if row.failed
+        ]
+        return found
+
+
+def snapshot(slots: Mapping[int, Mapping[bytes, bytes]], *, most_hot: int = 20) -> Snapshot:
+    """From the fields of complete slots, by number. Ignores what other programs have written."""
+    newest = slots[max(slots)] if slots else {}
+    gauges = {name: _number(newest.get(f"{name}:".encode())) for name in GAUGES}
+    return Snapshot(
+        seconds=float(len(slots) * WATCHED.seconds),
+        functions={title: row for title, row in from_fields(slots.values()).items() if title},
+        hottest=_hottest(slots.values(), most_hot),
+        processes=gauges["processes"],
+        in_flight=gauges["in_flight"],
+        l1_bytes=gauges["l1_bytes"],
+        away=gauges["away"],
+        refused=gauges["refused"],
+        full=gauges["full"],
+    )
+
+
+def _hottest(slots: Iterable[Mapping[bytes, bytes]], most: int) -> list[HotEntry]:
+    calls: Counter[tuple[str, str]] = Counter()
+    for fields in slots:
+        for field, number in fields.items():
+            if field.startswith(b"hot:"):
+                function, line_end, key = field[4:].decode("utf-8", "replace").partition("\n")
+                if line_end:
+                    calls[function, key] += _number(number)
+    return [HotEntry(function, key, count) for (function, key), count in calls.most_common(most)]
+
+
+def _number(found: bytes | None) -> int:
+    return int(found) if found is not None and found.isdigit() and len(found) < 19 else 0

@@ -1,0 +1,85 @@
+"""Somebody watches a fleet: the switch that makes its processes publish, and what they have published.
+
+1. A viewer sets the switch for a minute, and again while it watches. 2. Processes read it within seconds, and begin to
+publish. 3. The viewer ends, or dies. 4. The switch ends, and so do the publications.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from stampede_guard.ops.fleet.snapshot import Snapshot, snapshot
+from stampede_guard.stores.fleet.series import WATCHED
+from stampede_guard.stores.switch import WATCH_TITLE, Switch
+
+if TYPE_CHECKING:
+    from stampede_guard.stores.console.console import Console
+    from stampede_guard.stores.fleet.stream import Happening
+    from stampede_guard.stores.protocol import Session
+
+__all__ = ["Viewer"]
+
+SWITCH_SECONDS = 60.0
+"""How long the switch holds. Each change sends a message to all processes, so it must be rare."""
+WINDOW_SLOTS = 6
+"""Complete slots in one snapshot: half a minute."""
+
+
+class Viewer:
+    """`async with`: the fleet publishes within the block, as far as its processes use the store.
+
+    `shows_names`: publish names of entries, which contain values of parameters; else their hashes. If two viewers
+    watch, the switch of the last one decides. Raises `StoreError` if the store is away or refuses.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        session: Session,
+        namespace: str,
+        *,
+        shows_names: bool = False,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._console = console
+        self._session = session
+        self._namespace = namespace
+        self._switch = Switch("on", 1.0 if shows_names else 0.0, SWITCH_SECONDS)
+        self._pause = pause
+        self._renewal: asyncio.Task[None] | None = None
+        self.began = 0.0
+        """Seconds since 1970 by the server's clock."""
+
+    async def __aenter__(self) -> Viewer:
+        await self._session.switch(self._namespace, WATCH_TITLE, self._switch)
+        self.began = await self._console.now()
+        self._renewal = asyncio.create_task(self._renew(), name="stampede_guard watch")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        # The switch is left to end by itself: another viewer may watch as well.
+        if self._renewal is not None:
+            self._renewal.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._renewal
+
+    async def _renew(self) -> None:
+        while True:
+            await self._pause(SWITCH_SECONDS / 2)
+            await self._session.switch(self._namespace, WATCH_TITLE, self._switch)
+
+    async def look(self, *, slots: int = WINDOW_SLOTS) -> Snapshot:
+        """The newest complete slots since this watch began, at most so many."""
+        if self._renewal is not None and self._renewal.done():
+            self._renewal.result()
+        last = int(await self._console.now() // WATCHED.seconds) - 1
+        first = max(last - slots + 1, int(self.began // WATCHED.seconds) + 1)
+        found = await self._console.slots_of(self._namespace, WATCHED, range(first, last + 1))
+        return snapshot(found)
+
+    async def happened(self, *, most: int = 200) -> list[Happening]:
+        """The newest faults and herds of the fleet, oldest first."""
+        return await self._console.happened(self._namespace, most=most)

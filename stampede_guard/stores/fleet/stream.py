@@ -1,0 +1,61 @@
+"""What happened in a fleet, in order, while somebody watched: a stream of a namespace that keeps the newest items.
+
+An item has the server's time of the event in milliseconds (`at`) and a JSON object (`what`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["KEPT_MS", "LONGEST", "MOST_KEPT", "Happening", "from_stream", "stream_name"]
+
+MOST_KEPT = 5000
+"""Items of the stream, about: older ones are dropped."""
+KEPT_MS = 3600 * 1000
+LONGEST = 2000
+"""Bytes of an item that are read. Ours are shorter; another program may have written longer ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """`at`: seconds since 1970, by the server's clock. `kind`: a word of `stampede_guard.engine.stats.happenings`.
+
+    `process`: where it happened, as `pod/host/pid`. `key`: the entry's name, or its hash. `detail`: more words.
+    """
+
+    at: float
+    kind: str
+    process: str
+    function: str
+    key: str
+    detail: Mapping[str, Any]
+
+
+def stream_name(namespace: str) -> str:
+    return f"{namespace}:happened"
+
+
+def from_stream(items: Iterable[Mapping[bytes, bytes]]) -> list[Happening]:
+    """The items in the order of their times. Ignores what other programs have written."""
+    found = [one for item in items if (one := _parsed(item)) is not None]
+    return sorted(found, key=lambda one: one.at)
+
+
+def _parsed(item: Mapping[bytes, bytes]) -> Happening | None:
+    at, what = item.get(b"at", b""), item.get(b"what", b"")
+    if not at.isdigit() or len(at) > 15 or len(what) > LONGEST:
+        return None
+    try:
+        told = json.loads(what)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict):
+        return None
+    words = [told.pop(name, "") for name in ("kind", "process", "function", "key")]
+    if not all(isinstance(word, str) for word in words):
+        return None
+    kind, process, function, key = words
+    return Happening(int(at) / 1000, kind, process, function, key, told)

@@ -1,0 +1,268 @@
+"""Somebody watches the fleet: what a process counts then, what it sends, and that it costs nothing without a viewer."""
+
+from __future__ import annotations
+
+import collections
+import json
+import math
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stampede_guard import StampedeGuard
+from stampede_guard.engine.hooks import Hooks
+from stampede_guard.engine.stats.happenings import MOST_HERD_LINES, MOST_WAITING, RARE, Happenings, hashed
+from stampede_guard.engine.stats.hottest import Hottest
+from stampede_guard.engine.stats.watching import HOTTEST, Watching
+from stampede_guard.events import BreakerOpened, Computed, Hit, Miss, TakenOver
+from stampede_guard.ops.cli.servers import console_at, session_at
+from stampede_guard.ops.fleet.snapshot import HotEntry, snapshot
+from stampede_guard.ops.fleet.viewer import Viewer
+from stampede_guard.stores.console.console import Console
+from stampede_guard.stores.fleet.histogram import BOUNDS, bucket_of, quantile
+from stampede_guard.stores.fleet.series import WATCHED
+from stampede_guard.stores.fleet.stream import from_stream
+from tests.support.gate import until
+from tests.support.guards import Guards
+
+# --- the sketch and the histogram ----------------------------------------------------------------
+
+
+@given(st.lists(st.sampled_from("abcdefghijklmnop"), max_size=400), st.integers(1, 12))
+def test_the_hottest_entries_are_found_within_the_stated_error(calls: list[str], size: int) -> None:
+    sketch, truth = Hottest(size), collections.Counter(calls)
+    for entry in calls:
+        sketch.add("f", entry)
+    found = {entry: count for _, entry, count in sketch.top(size)}
+    assert len(found) <= size
+    assert sketch.error <= len(calls) / size
+    for entry, count in found.items():
+        assert truth[entry] <= count <= truth[entry] + len(calls) / size
+    for entry, count in truth.items():
+        assert entry in found or count <= len(calls) / size
+
+
+@given(st.lists(st.floats(0.0004, 29.0), min_size=1, max_size=60), st.sampled_from((0.5, 0.9, 0.99, 1.0)))
+def test_a_quantile_is_in_the_bucket_of_the_true_one(seconds: list[float], share: float) -> None:
+    counts = [0] * (len(BOUNDS) + 1)
+    for one in seconds:
+        counts[bucket_of(one)] += 1
+    ordered = sorted(seconds)
+    true = ordered[math.ceil(share * len(ordered)) - 1]
+    estimate = quantile(counts, share)
+    assert estimate is not None and bucket_of(estimate) in (bucket_of(true), bucket_of(true) - 1)
+
+
+def test_a_quantile_needs_observations_and_ends_at_the_last_bound() -> None:
+    assert quantile([0] * 11, 0.5) is None
+    assert quantile([0] * 10 + [3], 0.5) == BOUNDS[-1]
+
+
+# --- what happened -------------------------------------------------------------------------------
+
+
+def told(happenings: Happenings) -> list[dict[str, Any]]:
+    return [json.loads(line) for _, line in happenings.take()]
+
+
+def test_a_fault_names_its_process_and_hides_its_entry() -> None:
+    now = [100.0]
+    happenings = Happenings(clock=lambda: now[0])
+    happenings(TakenOver("shop.quality", "shop:quality:secret"))
+    happenings(Hit("shop.quality", "shop:quality:secret"))
+    now[0] = 101.5
+    ((ago, line),) = happenings.take()
+    one = json.loads(line)
+    assert ago == 1500 and "secret" not in line
+    assert (one["kind"], one["function"], one["key"]) == (
+        "taken over",
+        "shop.quality",
+        hashed("shop:quality:secret"),
+    )
+    assert one["process"].endswith(f"/{os.getpid()}")
+    assert happenings.take() == []
+
+
+def test_a_viewer_with_the_right_sees_names() -> None:
+    happenings = Happenings(shows_names=True)
+    happenings(Miss("f", "shop:quality:7"))
+    assert [one["key"] for one in told(happenings)] == ["shop:quality:7"]
+
+
+def test_storms_of_herds_leave_places_for_faults_and_say_what_is_missing() -> None:
+    happenings = Happenings()
+    for number in range(20 * MOST_WAITING):
+        happenings(Miss("f", f"entry {number}"))
+    for _ in range(2 * MOST_WAITING):
+        happenings(TakenOver("f", "entry"))
+    found = told(happenings)
+    assert sum(one["kind"] == "asked" for one in found) == MOST_HERD_LINES
+    assert sum(one["kind"] == "taken over" for one in found) == MOST_WAITING - MOST_HERD_LINES
+    assert found[-1]["kind"] == "left out" and found[-1]["lines"] > MOST_WAITING
+    happenings(Miss("f", "entry"))
+    assert [one["kind"] for one in told(happenings)] == ["asked"]
+
+
+def test_all_processes_choose_the_same_entries_for_the_sample() -> None:
+    chosen = []
+    for _ in range(2):
+        happenings = Happenings()
+        for number in range(RARE):
+            happenings(Miss("f", f"rare {number}"))
+        for number in range(600):
+            happenings(Miss("f", f"entry {number}"))
+        chosen.append({one["key"] for one in told(happenings)})
+    assert chosen[0] == chosen[1] and RARE < len(chosen[0]) < RARE + 100
+
+
+def test_what_other_programs_wrote_into_the_stream_is_ignored() -> None:
+    good = {b"at": b"1000", b"what": b'{"kind": "away", "process": "p", "part": "x"}'}
+    bad: list[dict[bytes, bytes]] = [
+        {},
+        {b"at": b"x", b"what": b"{}"},
+        {b"at": b"1", b"what": b"[1]"},
+        {b"at": b"1", b"what": b"["},
+        {b"at": b"1", b"what": b'{"kind": 3}'},
+        {b"at": b"1", b"what": b'{"kind": "' + b"x" * 3000 + b'"}'},
+    ]
+    (one,) = from_stream([*bad, good])
+    assert (one.at, one.kind, one.detail) == (1.0, "away", {"part": "x"})
+
+
+# --- the hook ------------------------------------------------------------------------------------
+
+
+def test_without_a_viewer_there_is_no_hook() -> None:
+    hooks = Hooks()
+    watching = Watching(hooks)
+    assert not hooks.any
+    watching.switch(on=True)
+    watching.switch(on=True)
+    hooks.tell(Hit("f", "entry"))
+    assert hooks.any and watching.take()["f"].hits == 1
+    watching.switch(on=False)
+    assert not hooks.any
+    hooks.tell(Hit("f", "entry"))
+    assert watching.take() == {}
+
+
+def test_another_hook_of_the_guard_stays() -> None:
+    seen: list[object] = []
+    hooks = Hooks([seen.append])
+    watching = Watching(hooks)
+    watching.switch(on=True)
+    watching.switch(on=False)
+    hooks.tell(BreakerOpened())
+    assert hooks.any and seen == [BreakerOpened()]
+
+
+def test_gauges_and_hot_entries_are_told_once_in_a_slot() -> None:
+    watching = Watching(Hooks())
+    watching.gauges = lambda: {"flights": 3, "away": 0}
+    watching.switch(on=True)
+    for number in range(3 * HOTTEST):
+        for _ in range(number + 1):
+            watching(Hit("f", f"entry {number}"))
+    first = watching.numbers(watching.take(), 7)
+    assert first["hits:f"] == sum(range(3 * HOTTEST + 1))
+    assert first["processes:"] == 1 and first["flights:"] == 3 and "away:" not in first
+    assert sum(name.startswith("hot:") for name in first) == HOTTEST
+    assert first[f"hot:f\n{hashed('entry 29')}"] == 30
+    watching(Hit("f", "entry"))
+    assert watching.numbers(watching.take(), 7) == {"hits:f": 1}
+    assert watching.numbers(watching.take(), 8)["processes:"] == 1
+
+
+def test_each_process_publishes_once_in_a_slot_at_its_own_moment() -> None:
+    for _ in range(20):
+        watching = Watching(Hooks())
+        now = 1000.0
+        slots = []
+        for _ in range(10):
+            now += watching.pause(now)
+            slots.append(int(now // WATCHED.seconds))
+        assert slots == list(range(slots[0], slots[0] + 10))
+
+
+# --- a real server -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def console(valkey_url: str) -> AsyncIterator[Console]:
+    async with console_at(valkey_url) as opened:
+        yield opened
+
+
+async def computed(project: int) -> int:
+    return project
+
+
+async def test_a_fleet_publishes_while_somebody_watches(
+    valkey_url: str, namespace: str, console: Console
+) -> None:
+    async with Guards(valkey_url, namespace) as guards, session_at(valkey_url) as session:
+        fleet: list[StampedeGuard] = [guards.guard() for _ in range(3)]
+        functions = [guard.locked_cache(ttl=300, name="shop.quality")(computed) for guard in fleet]
+        for function in functions:
+            await function(7)
+        assert not any(guard.engine.hooks.any for guard in fleet)
+        async with Viewer(console, session, namespace) as watch:
+            await until(lambda: all(guard.engine.hooks.any for guard in fleet))
+            for function in functions:
+                await function(7)
+            await functions[0](8)
+            fleet[1].engine.hooks.tell(TakenOver("shop.quality", "shop:quality:7"))
+            fleet[2].engine.hooks.tell(Computed("shop.quality", "entry", 0.25, "flight", error="LookupError"))
+            slot = int(await console.now() // WATCHED.seconds)
+            for guard in fleet:
+                await guard.engine.runtime().publishers.aclose()
+            found = await console.slots_of(namespace, WATCHED, range(slot - 1, slot + 3))
+            happened = await watch.happened()
+        seen = snapshot({slot: fields for slot, fields in found.items() if fields})
+        row = seen.functions["shop.quality"]
+        assert (row.hits, row.misses, row.takeovers, row.failed) == (3, 1, 1, 1)
+        hot = {one.key: one.calls for one in seen.hottest}
+        assert sorted(hot.values()) == [1, 3] and all(key.startswith("#") for key in hot)
+        assert seen.troubles == [
+            "1 holders disappeared and were replaced",
+            "shop.quality: 1 of 2 computations failed",
+        ]
+        assert "taken over" in [one.kind for one in happened]
+        assert isinstance(seen.hottest[0], HotEntry)
+        keys = [key async for key in keys_of(console, namespace)]
+        assert keys and all(0 < ttl <= WATCHED.kept_ms * 2 for _, ttl in keys)
+
+        await session.switch(namespace, "*watched", None)
+        await until(lambda: not any(guard.engine.hooks.any for guard in fleet))
+
+
+async def keys_of(console: Console, namespace: str) -> AsyncIterator[tuple[bytes, int]]:
+    machine = console.masters[0]
+    _, found = await machine.ask("SCAN", 0, "MATCH", f"{{{namespace}:*}}", "COUNT", 100_000)
+    for key in found:
+        if b":watched:" in key or key.endswith(b":happened}"):
+            yield key, await machine.ask("PTTL", key)
+
+
+async def test_a_key_of_another_type_and_a_crowded_slot_harm_nobody(
+    valkey_url: str, namespace: str, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stampede_guard.stores.scripted.MOST_FIELDS", 5)
+    async with session_at(valkey_url) as session:
+        now = await console.now()
+        slot = int(now // WATCHED.seconds)
+        machine = console.masters[0]
+        await machine.ask("SET", f"{{{namespace}:happened}}", "x")
+        await machine.ask("SET", f"{{{WATCHED.name(namespace, slot)}}}", "x")
+        await session.tell(namespace, [(1000, '{"kind": "away"}')])
+        (one,) = await console.happened(namespace)
+        assert one.kind == "away" and abs(one.at - now) < 600
+        numbers = {f"hits:{number}": 2 for number in range(1200)}
+        assert abs(await session.count(namespace, WATCHED, slot, numbers) - slot) <= 1
+        assert abs(await session.count(namespace, WATCHED, slot, numbers) - slot) <= 1
+        found = await console.slots_of(namespace, WATCHED, [slot])
+        assert len(found[slot]) == 5 and set(found[slot].values()) == {b"4"}

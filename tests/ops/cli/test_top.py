@@ -1,0 +1,65 @@
+"""`stampede-guard top`: what a fleet of real processes does while somebody watches."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import subprocess
+import sys
+from typing import Any
+
+from rich.console import Console
+
+from stampede_guard.ops.cli.commands.top import _picture
+from stampede_guard.ops.fleet.snapshot import snapshot
+from tests.ops.cli.conftest import ROOT, Operator
+
+PROCESSES = 3
+
+
+def started(operator: Operator) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.ops.cli.busy", operator.url, operator.namespace]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+async def test_top_shows_what_the_processes_do(operator: Operator) -> None:
+    fleet = [started(operator) for _ in range(PROCESSES)]
+    try:
+        for process in fleet:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        told, shown = await asyncio.gather(
+            asyncio.to_thread(operator.run, "top", "--json", "--names"),
+            asyncio.to_thread(operator.run, "top", "--once", "--names"),
+        )
+        modes = await operator.call("mode", "--json")
+    finally:
+        for process in fleet:
+            process.communicate(timeout=60)
+
+    found = told.json
+    assert found["processes"] == PROCESSES and found["away"] == 0
+    quality = found["functions"]["shop.quality"]
+    assert quality["calls"] == quality["hits"] + quality["stale"] + quality["misses"] > 0
+    assert 0 < quality["computations"] < quality["calls"] and quality["saved"] > 0
+    assert 0.003 < quality["compute_p50"] < 30
+    assert found["functions"]["shop.broken"]["failed"] > 0
+    assert any("shop.broken" in one for one in found["troubles"])
+    herd = {one["kind"] for one in found["happened"]}
+    assert {"asked", "began", "ended", "woken"} <= herd
+    assert len({one["process"] for one in found["happened"]}) == PROCESSES
+    assert f"processes {PROCESSES}" in shown.out and "shop.quality" in shown.out
+    assert f"{operator.namespace}:shop.quality:" in shown.out, "--names"
+    assert modes.json == {}, "the viewer's switch is no mode"
+
+
+async def test_top_says_what_it_waits_for(operator: Operator) -> None:
+    assert "waiting for the first numbers" in (await operator.call("top", "--once", "--wait", "0")).out
+    nobody = screen_text(_picture(snapshot({1: {}}), [], operator.namespace))
+    assert "no process of this namespace publishes" in nobody
+
+
+def screen_text(picture: Any) -> str:
+    screen = Console(file=io.StringIO(), width=200)
+    screen.print(picture)
+    return screen.file.getvalue()  # type: ignore[attr-defined,no-any-return]
