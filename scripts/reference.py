@@ -94,10 +94,8 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def _options() -> str:
     variables = environment.policy_variables()
-    of_functions = [
-        [f"`{name}`", default, unit, f"`{variables[name]}`" if name in variables else "", reason]
-        for name, default, unit, reason in _fields(Policy)
-    ]
+    of_functions = [[f"`{name}`", *rest] for name, *rest in _fields(Policy)]
+    without = " and ".join(f"`{name}`" for name, *_ in _fields(Policy) if name not in variables)
     of_guards = [[f"`{name}`", *rest] for name, *rest in _fields(Limits)]
     own = sorted(
         {name for face in FACES.values() for name in face.__annotations__}
@@ -120,9 +118,10 @@ A time is a number of seconds, a text such as `"10m"`, or a `timedelta`.
 ### Of a function: `Policy`
 
 Each field is a keyword of `locked_cache`, `cached_many`, `get_or_compute` and `single`. `Policy(...)` sets it for
-a guard, and its variable for a process: [which one decides](operators.md#settings-from-the-environment).
+a guard. A variable sets it for a process, such as `{variables["stale_ttl"]}`: all fields but {without} have one.
+[Which one decides](operators.md#settings-from-the-environment).
 
-{_table(["field", "default", "unit", "variable", "reason"], of_functions)}
+{_table(["field", "default", "reason"], of_functions)}
 
 ### Of a function: other options
 
@@ -140,7 +139,7 @@ a guard, and its variable for a process: [which one decides](operators.md#settin
 
 They bound what one guard uses in one process, for all its functions and tenants together.
 
-{_table(["field", "default", "unit", "reason"], of_guards)}
+{_table(["field", "default", "reason"], of_guards)}
 
 ### Other variables of the environment
 
@@ -154,12 +153,15 @@ def _own(face: Any) -> set[str]:
     return named - fields if fields <= named else named
 
 
-def _fields(kind: type) -> Iterator[tuple[str, str, str, str]]:
-    """Field, default, unit and reason, from the tables of the module. A field without its row is a `KeyError`."""
+def _fields(kind: type) -> Iterator[tuple[str, str, str]]:
+    """Field, default with its unit, and reason, from the module's tables. A field without its row is a `KeyError`."""
     rows = re.findall(
         r"^\| `(\w+)` \|([^|]*)\|([^|]*)\|([^|]*)\|$", inspect.getdoc(policy) or "", re.MULTILINE
     )
-    told = {name: (default.strip(), unit.strip(), reason.strip()) for name, default, unit, reason in rows}
+    told = {
+        name: (default.strip() + (" s" if unit.strip() == "s" else ""), reason.strip())
+        for name, default, unit, reason in rows
+    }
     for field in dataclasses.fields(kind):
         yield (field.name, *told[field.name])
 
