@@ -435,7 +435,7 @@ def test_name_version_and_the_shape_of_the_result_separate_entries() -> None:
         KeyBuilder(quality, name="q"),
         KeyBuilder(quality, version="2"),
         KeyBuilder(quality, fingerprint="ab"),
-        KeyBuilder(quality, key=lambda project: f"project={project}"),
+        KeyBuilder(quality, key=lambda project, category, deep: f"project={project}"),
     ]
     assert len({builder.build((7,), {}) for builder in builders}) == len(builders)
 

@@ -10,6 +10,7 @@ and share nothing until the commit.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
@@ -287,4 +288,6 @@ def _of_caller(key: Any) -> Any:
     def parts(*args: Any, stampede_guard_caller: Any = None, **kwargs: Any) -> Any:
         return key(*args, **kwargs) if stampede_guard_caller is None else stampede_guard_caller.key
 
+    with contextlib.suppress(TypeError, ValueError):  # what does not tell its parameters, such as `str`
+        parts.__signature__ = _with_caller(inspect.signature(key))  # type: ignore[attr-defined]
     return parts

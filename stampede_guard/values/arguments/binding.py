@@ -8,9 +8,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["Bound", "arguments_of", "binder", "made", "parameters_of"]
+__all__ = ["OURS", "Bound", "arguments_of", "binder", "made", "parameters_of"]
 
 _Parameter = inspect.Parameter
+OURS = "stampede_guard_"
+"""How the parameters begin that an integration adds. No message shows them."""
 
 
 class Bound:
