@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stampede_guard.stores.cluster import ClusterStore
+    from stampede_guard.stores.memory import MemoryStore
     from stampede_guard.stores.redis import RedisStore
     from stampede_guard.stores.sentinel import SentinelStore
     from stampede_guard.stores.urls.addresses import cluster_from_url, sentinel_from_url
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ClusterStore": "cluster",
+    "MemoryStore": "memory",
     "RedisStore": "redis",
     "SentinelStore": "sentinel",
     "cluster_from_url": "urls.addresses",
@@ -26,6 +28,7 @@ _HOMES = {
 
 __all__ = [
     "ClusterStore",
+    "MemoryStore",
     "RedisStore",
     "SentinelStore",
     "cluster_from_url",

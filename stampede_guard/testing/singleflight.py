@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
+from stampede_guard.api.apps.routes import routes_of
 from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse
 from stampede_guard.options import takes_options
@@ -17,6 +18,8 @@ from stampede_guard.testing.crowd import Caller, Herd, checked_size, without_kit
 from stampede_guard.testing.herds import TIMEOUT, herd, herd_of
 
 __all__ = ["assert_single_flight"]
+
+_MOST_LAYERS = 20
 
 
 @takes_options("assert_single_flight", own=("path", "args", "callers", "workers", "timeout"))
@@ -93,19 +96,32 @@ async def _asking(target: Any, path: str, headers: dict[str, str]) -> AsyncItera
 
 
 def _endpoints(app: Any) -> list[Callable[..., Any]]:
-    found = [endpoint for endpoint in _all_endpoints(app) if face_of(endpoint) is not None]
+    routed = _behind(app)
+    endpoints = [] if routed is None else [getattr(route, "endpoint", None) for route in routes_of(routed)]
+    found = [endpoint for endpoint in endpoints if face_of(endpoint) is not None]
     if not found:
+        why = (
+            f"this {type(app).__name__} does not tell its application"
+            if routed is None
+            else "no endpoint of this application is a cached function itself"
+        )
         raise Misuse(
-            "computes= is needed here, because no endpoint of this application is a cached function itself: name the "
-            "cached function that it calls, a mock, or a function that returns how many computations there were"
+            f"computes= is needed here, because {why}: name the cached function that is called, a mock, or a function "
+            f"that returns how many computations there were"
         )
     return list({id(face_of(endpoint)): endpoint for endpoint in found}.values())
 
 
-def _all_endpoints(app: Any) -> Iterator[Any]:
-    for route in getattr(app, "routes", None) or ():
-        yield getattr(route, "endpoint", None)
-        yield from _all_endpoints(route)
+def _behind(target: Any) -> Any:
+    """The application with routes that a client asks, or that stands behind middleware. None if it is not found."""
+    for _ in range(_MOST_LAYERS):
+        # A client of httpx keeps its transport under a private name. `ASGITransport.app` is public.
+        outer = getattr(target, "_transport", target)
+        inner = getattr(outer, "app", None) or getattr(outer, "_app", None)  # the second: StampedeMiddleware
+        if inner is None:
+            break
+        target = inner
+    return target if getattr(target, "routes", None) is not None else None
 
 
 def _check(result: Herd, what: str) -> None:

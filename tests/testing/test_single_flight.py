@@ -12,9 +12,9 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
-from stampede_guard import Misuse, StampedeGuard
+from stampede_guard import Misuse, StampedeGuard, StampedeMiddleware
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing import Response, assert_single_flight
 
@@ -91,6 +91,31 @@ async def test_a_clients_lifespan_is_its_own(shop: Shop) -> None:
     assert (result.computations, result.values[0].json()) == (1, {"project": 7})
     assert shop.lifespan == []
     await shop.guard.aclose()
+
+
+@pytest.mark.parametrize("by", ["application", "client", "middleware", "mounted"])
+async def test_the_endpoints_of_included_routers_are_found_wherever_the_application_is(
+    shop: Shop, by: str
+) -> None:
+    router = fastapi.APIRouter()
+    router.get("/included")(shop.guard.locked_cache(ttl=300, name="included")(shop._quality))
+    target: Any = fastapi.FastAPI()
+    target.include_router(router)
+    match by:
+        case "middleware":
+            target = StampedeMiddleware(target, guard=shop.guard)
+        case "client":
+            target = httpx.AsyncClient(transport=httpx.ASGITransport(target), base_url="http://shop")
+        case "mounted":
+            target = Starlette(routes=[Mount("/", target)])
+    assert (await assert_single_flight(target, "/included?project=7")).computations == 1
+    await shop.guard.aclose()
+
+
+async def test_a_client_that_does_not_tell_its_application_needs_the_function(shop: Shop) -> None:
+    async with httpx.AsyncClient(base_url="http://shop") as client:
+        with pytest.raises(Misuse, match="this AsyncClient does not tell its application"):
+            await assert_single_flight(client, "/quality?project=7")
 
 
 async def test_a_cached_function_passes_on_its_own(shop: Shop) -> None:

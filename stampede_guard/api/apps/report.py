@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from stampede_guard.api.apps.routes import Endpoint, Installed, cached_form_of, endpoint_of, routes_of
+from stampede_guard.api.apps.routes import Endpoint, Installed, endpoint_of, routes_of, was_cached
 from stampede_guard.errors import Misuse
 from stampede_guard.values.keys.sensitive import names_one_user
 
@@ -39,9 +39,8 @@ def _problems(route: Any) -> Iterator[str]:
     if endpoint is not None:
         yield from _shared_between_users(route, endpoint)
         return
-    cached = cached_form_of(function)
-    if cached is not None:
-        yield _undecorated(route, function, cached)
+    if was_cached(function):
+        yield _undecorated(route, function)
 
 
 def _title(route: Any) -> str:
@@ -49,10 +48,11 @@ def _title(route: Any) -> str:
     return f"{methods} {getattr(route, 'path', '')}"
 
 
-def _undecorated(route: Any, function: Any, cached: Any) -> str:
+def _undecorated(route: Any, function: Any) -> str:
     name = getattr(function, "__qualname__", "the function")
     module = sys.modules.get(str(getattr(function, "__module__", "")))
-    if vars(module).get(name) is cached if module is not None else False:
+    holder = getattr(module, name, None) if name.isidentifier() else None
+    if holder is not function and getattr(holder, "__wrapped__", None) is function:
         why = "the cache stands above the route's decorator"
     else:
         why = "the route was given the function itself, or the cache stands above the route's decorator"

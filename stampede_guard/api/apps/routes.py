@@ -13,10 +13,10 @@ from typing import Any
 __all__ = [
     "Endpoint",
     "Installed",
-    "cached_form_of",
     "endpoint_of",
     "installed_apps",
     "routes_of",
+    "was_cached",
 ]
 
 _ATTRIBUTE = "__stampede_guard_installed__"
@@ -110,7 +110,7 @@ class Endpoint:
         self._function = weakref.ref(function)
         with contextlib.suppress(TypeError):  # an object that cannot be a weak key
             _endpoints[function] = self
-            _originals[original] = self._function
+            _originals.add(original)
 
     def __call__(self) -> tuple[Any, ...]:
         function = self._function()
@@ -147,13 +147,12 @@ def endpoint_of(function: Any) -> Endpoint | None:
         return None
 
 
-def cached_form_of(function: Any) -> Any:
-    """The cached function that was made of this one. None if there is none."""
+def was_cached(function: Any) -> bool:
+    """Whether a cached function was made of this one. Nobody may refer to that one any more."""
     try:
-        found = _originals.get(function)
+        return function in _originals
     except TypeError:
-        return None
-    return None if found is None else found()
+        return False
 
 
 def _nothing() -> None:
@@ -161,4 +160,4 @@ def _nothing() -> None:
 
 
 _endpoints: weakref.WeakKeyDictionary[Any, Endpoint] = weakref.WeakKeyDictionary()
-_originals: weakref.WeakKeyDictionary[Any, Callable[[], Any]] = weakref.WeakKeyDictionary()
+_originals: weakref.WeakSet[Any] = weakref.WeakSet()

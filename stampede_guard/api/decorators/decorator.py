@@ -34,6 +34,7 @@ from stampede_guard.values.codec import Codec, function_codec, return_annotation
 from stampede_guard.values.codec.compressed import compressing
 from stampede_guard.values.keys import KeyBuilder
 from stampede_guard.values.keys.sensitive import names_a_user
+from stampede_guard.values.rows import is_row
 
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
@@ -136,19 +137,19 @@ class Face(Generic[P, R]):
         )
 
     def _takes_live_things(self) -> bool:
-        """With `key=`, an argument may be anything, also an object that ends with the request."""
-        if self._options.key is None:
-            return False
+        """A row of a database belongs to a session. With `key=`, an argument may also be a request, or anything."""
         hints = resolve(self._function)
         names = [
             name
             for name in inspect.signature(self._function).parameters
             if name not in self._options.resources
         ]
+        replaced = self._options.key is not None
         return any(
-            name not in hints or any(live_kind(kind) is not None for kind in alternatives(hints[name]))
+            is_row(kind) or (replaced and live_kind(kind) is not None)
             for name in names
-        )
+            for kind in alternatives(hints.get(name))
+        ) or (replaced and any(name not in hints for name in names))
 
     def _guarded(self) -> StampedeGuard:
         guard = self._guard or default_guard()

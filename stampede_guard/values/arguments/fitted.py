@@ -24,6 +24,7 @@ from typing import Any
 
 from stampede_guard.errors import KeyPartError
 from stampede_guard.values.annotations import alternatives
+from stampede_guard.values.arguments.binding import OURS
 from stampede_guard.values.arguments.captured import IMMUTABLE, Copying
 from stampede_guard.values.arguments.fitting import Fitter, Misfit, fitter_of
 from stampede_guard.values.arguments.numbers import to_places
@@ -97,6 +98,11 @@ class Fitted:
             fitter = fitter_of(hints[each]) if each in hints else None
             if fitter is not None:
                 self._fitters[each] = fitter
+
+    @property
+    def parameters(self) -> list[str]:
+        """All that a call may give."""
+        return [name for name in self._defaults if not name.startswith(OURS)]
 
     def names(self, args: tuple[Any, ...]) -> list[str]:
         """The parameters that positional arguments fill."""

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from stampede_guard.values.annotations import root_package
 from stampede_guard.values.keys.sensitive import names_a_user
+from stampede_guard.values.rows import identity_of
 
-__all__ = ["for_object", "for_parameter", "for_request", "is_request"]
+__all__ = ["for_object", "for_parameter", "for_request", "for_row", "is_request"]
 
 _REQUESTS = ("Request", "HTTPConnection", "WebSocket", "BaseRequest")
 # A connection to a database is the same for every user, whatever its name.
@@ -99,4 +100,16 @@ def for_request(request: str, parameters: Sequence[str]) -> str:
         f"take what the result depends on from the request as parameters of their own (a path or query parameter, a "
         f"dependency for the user) and leave {request!r} out; or write key=lambda {', '.join(parameters)}: {parts}, "
         f"with whatever else decides the result (key= takes every parameter)"
+    )
+
+
+def for_row(row: str, kind: type, parameters: Sequence[str]) -> str:
+    """A row of a database has an identity, which a caller can give instead."""
+    own = [f"{row}.{name}" for name in identity_of(kind)]
+    identity = own[0] if len(own) == 1 else f"({', '.join(own)})"
+    parts = [part for name in parameters for part in (own if name == row else [name])]
+    key = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+    return (
+        f"take {identity} as the parameter instead (a dependency of its own can return it), and load the row inside "
+        f"if you need it; or write key=lambda {', '.join(parameters)}: {key}, with whatever else decides the result"
     )

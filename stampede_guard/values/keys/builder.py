@@ -15,7 +15,13 @@ from stampede_guard.values.arguments.binding import Bound, binder, made, paramet
 from stampede_guard.values.arguments.captured import IMMUTABLE, Copying, all_immutable
 from stampede_guard.values.arguments.fitted import Fitted
 from stampede_guard.values.keys import advice
-from stampede_guard.values.keys.checking import checked_names, refuse_live_annotations, take_requests
+from stampede_guard.values.keys.checking import (
+    checked_names,
+    refuse_live_annotations,
+    refused_row,
+    take_requests,
+)
+from stampede_guard.values.keys.chosen import with_parameters_of
 from stampede_guard.values.keys.codeversion import AUTO, code_version
 from stampede_guard.values.keys.naming import full_name
 from stampede_guard.values.keys.sensitive import holds_sensitive_names, is_sensitive
@@ -39,6 +45,7 @@ from stampede_guard.values.parts.parts import (
     shorten,
     text_of,
 )
+from stampede_guard.values.rows import is_row
 
 __all__ = ["LONGEST_KEY", "SHOWN", "KeyBuilder", "readable_name"]
 
@@ -134,14 +141,14 @@ class KeyBuilder:
         }
         self._head = self._make_head()
         if callable(key):
-            self._arguments: Callable[..., tuple[Any, ...]] = _replacement(key)
+            self._arguments = with_parameters_of(function, key, self.name, parameters, supplied)
             self._labels: tuple[str, ...] = ("key=",)
             if sensitive - omitted or take_requests(hints):
                 self._hashed.add("key=")
             self.key_of: Callable[..., str] = self._replaced_key
         else:
-            refuse_live_annotations(function, self.name, keyed, hints)
-            self._arguments = binder(function, parameters, keyed, supplied)
+            refuse_live_annotations(function, self.name, keyed, hints, supplied)
+            self._arguments: Callable[..., tuple[Any, ...]] = binder(function, parameters, keyed, supplied)
             self._labels = tuple(f"{escape(name)}=" for name in keyed)
             self.key_of = self._writer(function, parameters, supplied, places, end)
 
@@ -338,6 +345,8 @@ class KeyBuilder:
                 "pass it",
             )
             whose = f"parameter {parameter!r}"
+        elif is_row(type(value)) and parameter not in ("self", "cls"):
+            return refused_row(self.name, parameter, type(value), self.fitted.parameters)
         else:
             whose, cure = (
                 f"parameter {parameter!r}",
@@ -375,10 +384,3 @@ def _text_of_class(kind: type) -> str:
     if needs_definition(kind):
         note_local(kind)
     return f"class({class_name(kind)})"
-
-
-def _replacement(key: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
-    def arguments(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        return (key(*args, **kwargs),)
-
-    return arguments

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from stampede_guard.errors import KeyPartError
 from stampede_guard.values import annotations as said
+from stampede_guard.values.arguments.binding import OURS
 from stampede_guard.values.keys import advice
+from stampede_guard.values.rows import is_row
 
-__all__ = ["checked_names", "refuse_live_annotations", "take_requests"]
+__all__ = ["checked_names", "refuse_live_annotations", "refused_row", "take_requests"]
 
 
 def checked_names(
@@ -37,11 +39,30 @@ def take_requests(hints: Mapping[str, Any]) -> bool:
     return any(isinstance(kind, type) and advice.is_request(kind) for kind in kinds)
 
 
+def refused_row(name: str, parameter: str, kind: type, parameters: Sequence[str]) -> KeyPartError:
+    """The error for a row as a parameter. `parameters`: those that `key=` gets."""
+    return KeyPartError(
+        f"parameter {parameter!r} of {name}() is a row of a database, {said.root_package(kind)} {kind.__name__}, and "
+        f"cannot be part of its key: which attributes it has depends on its session. "
+        f"To fix: {advice.for_row(parameter, kind, parameters)}.",
+        parameter=parameter,
+    )
+
+
 def refuse_live_annotations(
-    function: Callable[..., Any], name: str, keyed: Sequence[str], hints: Mapping[str, Any]
+    function: Callable[..., Any],
+    name: str,
+    keyed: Sequence[str],
+    hints: Mapping[str, Any],
+    supplied: Collection[str] = (),
 ) -> None:
+    """Raises `KeyPartError` for a parameter in the key that is a connection, a request or a row of a database."""
+    given = inspect.signature(function).parameters
+    own = [each for each in given if each not in supplied and not each.startswith(OURS)]
     for parameter in keyed:
         for annotation in said.alternatives(hints.get(parameter)):
+            if is_row(annotation) and not hasattr(annotation, "__cache_key__"):
+                raise refused_row(name, parameter, annotation, own)
             kind = said.live_kind(annotation)
             if kind is None:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -73,6 +74,34 @@ async def test_the_plain_function_under_a_route_is_reported(warnings: Warnings) 
     guard.install(app)
     (told,) = warnings()
     assert "GET /wrong computes for each request" in told and "the function itself" in told
+
+
+@pytest.mark.parametrize("order", ["install first", "routes first"])
+async def test_a_cache_above_a_route_in_an_application_factory_is_reported(
+    warnings: Warnings, order: str
+) -> None:
+    """Nothing refers to the cached function when the factory has returned."""
+
+    def create_app() -> FastAPI:
+        app = FastAPI()
+        if order == "install first":
+            guard.install(app)
+
+        @guard.locked_cache(ttl=60, name=f"factory, {order}")
+        @app.get("/local")
+        async def local() -> int:
+            return 1
+
+        return app
+
+    app = create_app()
+    gc.collect()
+    if order == "routes first":
+        guard.install(app)
+    async with client_of(app) as client:
+        await client.get("/local")
+    (told,) = warnings()
+    assert "GET /local computes for each request" in told and "the cache stands above the route's" in told
 
 
 class User:
