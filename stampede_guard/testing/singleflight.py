@@ -97,7 +97,9 @@ async def _asking(target: Any, path: str, headers: dict[str, str]) -> AsyncItera
 
 def _endpoints(app: Any) -> list[Callable[..., Any]]:
     routed = _behind(app)
-    endpoints = [] if routed is None else [getattr(route, "endpoint", None) for route in routes_of(routed)]
+    endpoints: list[Any] = (
+        [] if routed is None else [getattr(route, "endpoint", None) for route in routes_of(routed)]
+    )
     found = [endpoint for endpoint in endpoints if face_of(endpoint) is not None]
     if not found:
         why = (

@@ -141,14 +141,16 @@ class KeyBuilder:
         }
         self._head = self._make_head()
         if callable(key):
-            self._arguments = with_parameters_of(function, key, self.name, parameters, supplied)
+            self._arguments: Callable[..., tuple[Any, ...]] = with_parameters_of(
+                function, key, self.name, parameters, supplied
+            )
             self._labels: tuple[str, ...] = ("key=",)
             if sensitive - omitted or take_requests(hints):
                 self._hashed.add("key=")
             self.key_of: Callable[..., str] = self._replaced_key
         else:
             refuse_live_annotations(function, self.name, keyed, hints, supplied)
-            self._arguments: Callable[..., tuple[Any, ...]] = binder(function, parameters, keyed, supplied)
+            self._arguments = binder(function, parameters, keyed, supplied)
             self._labels = tuple(f"{escape(name)}=" for name in keyed)
             self.key_of = self._writer(function, parameters, supplied, places, end)
 
