@@ -33,8 +33,8 @@ from stampede_guard.values.arguments.binding import parameters_of
 from stampede_guard.values.codec import Codec, function_codec, return_annotation, settled
 from stampede_guard.values.codec.compressed import compressing
 from stampede_guard.values.keys import KeyBuilder
+from stampede_guard.values.keys.rows import is_row
 from stampede_guard.values.keys.sensitive import names_a_user
-from stampede_guard.values.rows import is_row
 
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard

@@ -11,8 +11,8 @@ import functools
 from collections.abc import Sequence
 
 from stampede_guard.values.annotations import root_package
+from stampede_guard.values.keys.rows import identity_of
 from stampede_guard.values.keys.sensitive import names_a_user
-from stampede_guard.values.rows import identity_of
 
 __all__ = ["for_object", "for_parameter", "for_request", "for_row", "is_request"]
 

@@ -24,6 +24,7 @@ from stampede_guard.values.keys.checking import (
 from stampede_guard.values.keys.chosen import with_parameters_of
 from stampede_guard.values.keys.codeversion import AUTO, code_version
 from stampede_guard.values.keys.naming import full_name
+from stampede_guard.values.keys.rows import is_row
 from stampede_guard.values.keys.sensitive import holds_sensitive_names, is_sensitive
 from stampede_guard.values.keys.templates import places_of, places_of_template
 from stampede_guard.values.parts.classes import (
@@ -45,7 +46,6 @@ from stampede_guard.values.parts.parts import (
     shorten,
     text_of,
 )
-from stampede_guard.values.rows import is_row
 
 __all__ = ["LONGEST_KEY", "SHOWN", "KeyBuilder", "readable_name"]
 

@@ -11,7 +11,7 @@ from stampede_guard.errors import KeyPartError
 from stampede_guard.values import annotations as said
 from stampede_guard.values.arguments.binding import OURS
 from stampede_guard.values.keys import advice
-from stampede_guard.values.rows import is_row
+from stampede_guard.values.keys.rows import is_row
 
 __all__ = ["checked_names", "refuse_live_annotations", "refused_row", "take_requests"]
 
