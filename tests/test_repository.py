@@ -170,8 +170,69 @@ def test_tests_name_private_attributes_of_the_guard_in_one_file_only() -> None:
     assert found == []
 
 
+DOORS = {
+    "engine": {"serve", "refresh", "peek", "set", "invalidate", "invalidate_tag", "watch", "within", "aclose", "close"},
+    "hits": {"near", "near_finder", "ask", "hit", "found", "unread"},
+    "modes": {"of", "of_caller", "samples", "of_all", "set_program", "bypassed", "bypassed_by", "shadow_report"},
+    "runs": {"in_thread", "batch", "compare_many", "compare_plain"},
+    "judged": {
+        "read", "compute", "put", "may_refresh", "refresh_behind", "last_seen", "is_computing", "replaced", "is_away",
+        "now",
+    },
+    "store": {"is_shared", "health", "check_health", "fresh_for", "note_refusal", "replaced_by"},
+}  # fmt: skip
+"""What faces may ask of `Engine`, and of each of its side doors. A further name needs a reason."""
+BESIDE = {"engine": {"prefix", "hooks", "runtime", *DOORS} - {"engine"}, "modes": {"resolver", "settle"}}
+"""Other public attributes: side doors, what the doors use among themselves, and a way in for tests."""
+FACES = ("api", "http", "integrations", "jobs", "leases", "ops", "testing")
+
+
+def named_in(name: str) -> set[str]:
+    """The public names of one door's class."""
+    path = PACKAGE / "engine" / ("engine.py" if name == "engine" else f"doors/{name}.py")
+    (door,) = [
+        node
+        for node in parsed(path.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name.endswith(("Engine", "Door"))
+    ]
+    found = {node.name for node in door.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    for node in ast.walk(door):
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self":
+                    found.add(target.attr)
+                elif isinstance(target, ast.Name) and node in door.body:
+                    found.add(target.id)
+    return {one for one in found if not one.startswith("_")}
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_a_door_of_the_engine_has_few_names(name: str) -> None:
+    assert named_in(name) == DOORS[name] | BESIDE.get(name, set())
+    assert len(DOORS[name]) <= 10
+
+
+def test_faces_ask_the_engine_only_what_its_doors_offer() -> None:
+    found = []
+    for face in FACES:
+        for name, source in modules(PACKAGE / face):
+            for node in ast.walk(parsed(source)):
+                if (
+                    not isinstance(node, ast.Attribute) or "sqlalchemy" in name
+                ):  # which has engines of its own
+                    continue
+                *_, owner = ast.unparse(node.value).replace("_engine", "engine").split(".")
+                if owner == "engine" and node.attr not in DOORS["engine"] | {"prefix", "hooks", *DOORS}:
+                    found.append(f"{name}:{node.lineno} {owner}.{node.attr}")
+                inside = isinstance(node.value, ast.Attribute) and ast.unparse(node.value.value).endswith(
+                    "engine"
+                )
+                if inside and owner in DOORS and node.attr not in DOORS[owner]:
+                    found.append(f"{name}:{node.lineno} {owner}.{node.attr}")
+    assert found == []
+
+
 BEHIND_THE_DOOR = {"_runtimes", "flights", "remembered", "runtime", "session", "take_off"}
-FACES = ("api", "http", "integrations", "ops", "testing")
 
 
 def test_faces_use_the_engine_through_its_door() -> None:

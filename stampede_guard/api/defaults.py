@@ -93,7 +93,7 @@ def _make_default() -> None:
 def _warn_of_namespace(guard: StampedeGuard) -> None:
     """Once per process: other applications on the server may have functions of the same names."""
     global _told_of_namespace
-    if _told_of_namespace or guard._is_named or not guard.engine.is_shared:
+    if _told_of_namespace or guard._is_named or not guard.engine.store.is_shared:
         return
     _told_of_namespace = True
     log.warning(

@@ -129,7 +129,7 @@ class StampedeGuard(KeyedValues):
 
         This also holds for calls within their computations, and for guards `within` this one, but not in mode `off`.
         """
-        with self.engine.bypassed():
+        with self.engine.modes.bypassed():
             yield
 
     def within(self, tenant: str) -> StampedeGuard:
@@ -152,13 +152,13 @@ class StampedeGuard(KeyedValues):
 
     def health(self) -> StoreHealth:
         """What this guard knows about its store, in all event loops and tenants. Sends nothing. See `StoreHealth`."""
-        return self.engine.health()
+        return self.engine.store.health()
 
     async def check_health(self) -> StoreHealth:
         """The same as `health()`, after one read from the store. For readiness probes:
         `stampede_guard.integrations.starlette`.
         """
-        return await self.engine.check_health()
+        return await self.engine.store.check_health()
 
     def add_hook(self, hook: Hook) -> None:
         """Add a hook: see `stampede_guard.events`. Raises `Misuse` if it is not callable."""
@@ -191,7 +191,7 @@ class StampedeGuard(KeyedValues):
         """Results of mode `shadow` in this process, by function. See
         `stampede_guard.engine.modes.shadow.ShadowCounts`.
         """
-        return self.engine.shadow_report()
+        return self.engine.modes.shadow_report()
 
     async def aclose(self) -> None:
         """Close the connections of this event loop and of plain functions: see `close`.
@@ -220,11 +220,11 @@ class StampedeGuard(KeyedValues):
 
     def register(self, name: str, definition: Definition) -> None:
         """Register a function that this guard caches. Raises `KeyPartError` if another function has its name."""
-        self._functions.add(self.namespace, name, definition, shared=self.engine.is_shared)
+        self._functions.add(self.namespace, name, definition, shared=self.engine.store.is_shared)
 
     def register_all(self, functions: Registry) -> None:
         """Register the functions of bare decorators. Raises `KeyPartError`."""
-        self._functions.add_all(self.namespace, functions, shared=self.engine.is_shared)
+        self._functions.add_all(self.namespace, functions, shared=self.engine.store.is_shared)
 
 
 make_with(StampedeGuard.from_url)

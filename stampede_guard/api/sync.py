@@ -212,7 +212,7 @@ class SyncGuard:
         async def at_portal() -> Any:
             desk = DESK.get() if not in_thread else None
             if desk is None:
-                return await call(entry, engine.in_thread(plain))
+                return await call(entry, engine.runs.in_thread(plain))
             return await call(entry, functools.partial(desk.run, lambda: settled(entry.plan.codec, plain())))
 
         return portal().call(at_portal) if in_thread else portal().call_here(at_portal)

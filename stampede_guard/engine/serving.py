@@ -94,7 +94,7 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
 async def look_up(runtime: Runtime, name: str, tags: tuple[str, ...] = ()) -> Seen:
     """What the store has, or what this process saw last while the store does not serve it.
 
-    The shortest path (`Engine.ask`) takes the same steps one by one, because there each coroutine counts.
+    The shortest path (`HitsDoor`) takes the same steps one by one, because there each coroutine counts.
     """
     if runtime.away_for(name, tags):
         # The flight checks whether a value that this process computed itself still counts: see `readonly`.
@@ -109,7 +109,7 @@ async def look_up(runtime: Runtime, name: str, tags: tuple[str, ...] = ()) -> Se
 
 
 async def read(runtime: Runtime, plan: Plan, name: str) -> tuple[Reading | None, Any]:
-    """See `Engine.read`. For a hit it takes the steps of `look_up` without a second coroutine."""
+    """See `JudgedDoor.read`. For a hit it takes the steps of `look_up` without a second coroutine."""
     decode = plan.decode
     if runtime.away:
         reading = _aged(runtime, name, await look_up(runtime, name))

@@ -68,6 +68,7 @@ class Cache:
         self.settings = settings
         self.guard = guard
         self.engine = guard.engine
+        self.judged = guard.engine.judged
         self.routing = Routing(settings)
         self.now: Callable[[], float] = settings.clock
         own = "" if settings.name == "stampede_guard" else f"@{settings.name}:"
@@ -84,11 +85,11 @@ class Cache:
         )
         self.plan = Plan(title="http", policy=policy, codec=HttpCodec(), share_uncached=False)
         self.plan.policy_for = self._policy_for
-        self.marks = Marks(policy.uncacheable_ttl, guard.engine.now)
+        self.marks = Marks(policy.uncacheable_ttl, self.judged.now)
         # Background refreshes whose response was for one client only.
-        self.in_vain = Marks(policy.uncacheable_ttl, guard.engine.now)
+        self.in_vain = Marks(policy.uncacheable_ttl, self.judged.now)
         # Entries that could be stored again. The store still has the note that requesters like these need not wait.
-        self.lifted = Marks(policy.uncacheable_ttl, guard.engine.now)
+        self.lifted = Marks(policy.uncacheable_ttl, self.judged.now)
         self.usage = Usage()
         self._app = app
         # Exchanges, and tasks that continue after their request has ended.
@@ -106,7 +107,7 @@ class Cache:
 
     def is_away(self, key: str) -> bool:
         """Whether nothing is stored under this key at the moment."""
-        return self.engine.is_away(self.engine.prefix + key)
+        return self.judged.is_away(self.engine.prefix + key)
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -116,10 +117,10 @@ class Cache:
         The response that the flight replaces only shows that this request could not use it either. It is not
         served: 1. The flight gets it. 2. Another process invalidates it. 3. A request comes.
         """
-        if not self.engine.is_computing or not request.plain or request.asked is not None:
+        if not self.judged.is_computing or not request.plain or request.asked is not None:
             return None
         key = self.key_of(request)
-        old = self.engine.replaced(self.engine.prefix + key)
+        old = self.judged.replaced(self.engine.prefix + key)
         if old is NOTHING:
             return None
         if old is None:
@@ -136,14 +137,14 @@ class Cache:
     async def look_up(self, request: CacheRequest) -> Lookup:
         """One round trip; two for a variant that is not the one in the base entry."""
         key, engine = self.key_of(request), self.engine
-        found = self._found(key, *await engine.read(self.plan, engine.prefix + key))
+        found = self._found(key, *await self.judged.read(self.plan, engine.prefix + key))
         base = found.stored
         if base is None or not base.vary or base.is_for(request.fields):
             return found
         wanted = nominated(request.fields, base.vary)
         place = variant_name(key, base.nonce, wanted, variants=self.settings.variants)
         asked = self.usage.add((place, wanted))
-        other = self._found(place, *await engine.read(self.plan, engine.prefix + place))
+        other = self._found(place, *await self.judged.read(self.plan, engine.prefix + place))
         if other.stored is not None and not other.stored.is_for(request.fields):
             used = self.usage.count((place, other.stored.nominated))
             # If there is only one place, variants take turns.
@@ -175,7 +176,7 @@ class Cache:
 
         1. A read fails. 2. The flight asks once more, and finds a response that was stored half an hour ago.
         """
-        reading = self.engine.last_seen(self.engine.prefix + key)
+        reading = self.judged.last_seen(self.engine.prefix + key)
         if reading is None or reading.total_ms - reading.remaining_ms < 1000:
             # The usual case. Ages are whole seconds, so a large response need not be examined.
             return 0.0
@@ -196,13 +197,13 @@ class Cache:
 
     def noted(self, found: Lookup) -> Lookup:
         """The same before a wait: see `aged`. A hit does not wait, so it asks no clock."""
-        return found if found.stored is None else replace(found, at=self.engine.now())
+        return found if found.stored is None else replace(found, at=self.judged.now())
 
     def aged(self, found: Lookup) -> Lookup:
         """The same after a wait."""
         if found.stored is None or found.at is None:
             return found
-        now = self.engine.now()
+        now = self.judged.now()
         return replace(found, age=found.age + max(0.0, now - found.at), at=now)
 
     def tell(self, found: Lookup, *, fresh: bool) -> None:
@@ -214,17 +215,17 @@ class Cache:
 
     def fly(self, found: Lookup, run: Callable[[], Awaitable[Any]], *, bypassed: bool) -> Awaitable[Any]:
         name = self.engine.prefix + found.key
-        return self.engine.compute(self.plan, name, run, found.reading, bypassed=bypassed)
+        return self.judged.compute(self.plan, name, run, found.reading, bypassed=bypassed)
 
     def refresh(self, found: Lookup, request: CacheRequest) -> None:
         """In the background, once fleet-wide. It has its own request, because the current one will have ended."""
         name, old = self.engine.prefix + found.key, found.reading
-        if old is None or not self.engine.may_refresh(name, old):
+        if old is None or not self.judged.may_refresh(name, old):
             return
         if self.in_vain.passes(found.key) and not is_anybodys(request, self.settings):
             return
         if not self.marks.passes(found.key, lambda: request.requester):
-            self.engine.refresh_behind(self.plan, name, Fetch(self, request, found.key).run, old)
+            self.judged.refresh_behind(self.plan, name, Fetch(self, request, found.key).run, old)
 
     def begin(self, scope: Scope, context: contextvars.Context, receive: Receive, **options: Any) -> Exchange:
         most = self.settings.max_body_bytes
@@ -283,7 +284,7 @@ class Cache:
             await self.engine.invalidate(self.engine.prefix + key, self.plan.policy)
         except StoreError as error:
             if isinstance(error, StoreRefused):
-                self.engine.note_refusal(error, "invalidate")
+                self.engine.store.note_refusal(error, "invalidate")
             log.warning("what a request has changed could not be invalidated: %s", error)
 
     async def put(self, key: str, stored: StoredResponse) -> None:
@@ -291,8 +292,8 @@ class Cache:
         computation is newer.
         """
         policy = lifetimes(stored, self.plan.policy)
-        if policy is not None and self.engine.mode_of(self.plan) == "on":
-            await self.engine.put(self.plan, self.engine.prefix + key, stored, policy)
+        if policy is not None and self.engine.modes.of(self.plan) == "on":
+            await self.judged.put(self.plan, self.engine.prefix + key, stored, policy)
 
     async def aclose(self) -> None:
         """The guard first: running calls must end while the application still has its database."""

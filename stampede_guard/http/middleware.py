@@ -95,7 +95,7 @@ class StampedeMiddleware:
             await self._app(scope, receive, send)
             return
         cache = self._cache or self.cache
-        mode = cache.engine.mode_of(cache.plan)
+        mode = cache.engine.modes.of(cache.plan)
         fields, names, target = parsed(scope)
         method = scope["method"]
         served = mode in ("on", "bypass")

@@ -238,7 +238,7 @@ class Warmer:
     async def _fresh_for(self, key: _Key) -> float:
         """Seconds for which the stored value stays fresh; 0 if there is no value."""
         try:
-            return await self.guard.engine.fresh_for(key.name)
+            return await self.guard.engine.store.fresh_for(key.name)
         except StampedeError:
             # The store is away: do not refresh.
             return float("inf")

@@ -24,5 +24,5 @@ def on_store(guard: StampedeGuard, store: Any) -> Iterator[Any]:
         raise Misuse(f"on_store() takes a StampedeGuard and a store, not a {type(guard).__name__}")
     if not hasattr(store, "open_session"):
         raise Misuse(f"on_store() takes a store, for example FaultyStore(), not a {type(store).__name__}")
-    with guard.engine.on_store(store):
+    with guard.engine.store.replaced_by(store):
         yield store

@@ -100,7 +100,7 @@ async def test_a_computation_that_began_before_is_outdated(
     slow = asyncio.create_task(one.get_or_compute("report:7", old, ttl=300))
     await gate.arrival()
     waiting = asyncio.create_task(computed(other, "never computed"))
-    await until(lambda: other.engine.is_computing)
+    await until(lambda: other.engine.judged.is_computing)
     assert await other.set("report:7", "set", ttl=300) == "stored"
     assert await waiting == "set", "who waits elsewhere is woken with it"
     gate.open()
@@ -216,7 +216,7 @@ async def test_while_the_store_is_away_a_value_waits_and_this_process_has_it() -
     assert await guard.get("report:7") == "new"
     store.recover()
     name = guard.prefix + "=report:7"
-    await until(lambda: not guard.engine.is_away(name))
+    await until(lambda: not guard.engine.judged.is_away(name))
     assert await guard.get("report:7") is MISSING, "the old value is gone, and the new one was not stored"
     await guard.aclose()
 

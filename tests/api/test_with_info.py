@@ -103,7 +103,7 @@ class TestInfo:
         await shop.sales(7)
         shop.clock.advance(100)
         assert await shop.sales.with_info(7) == CallInfo(7, "stale", 100.0)
-        await until(lambda: not shop.guard.engine.is_computing)
+        await until(lambda: not shop.guard.engine.judged.is_computing)
         assert (await shop.sales.with_info(7)).source == "hit"
         await shop.guard.aclose()
 
@@ -135,7 +135,7 @@ class TestInfo:
         first = asyncio.create_task(one.get_or_compute("report:7", compute, ttl=60))
         await gate.arrival()
         second = asyncio.create_task(other.get_or_compute_with_info("report:7", compute, ttl=60))
-        await until(lambda: other.engine.is_computing)
+        await until(lambda: other.engine.judged.is_computing)
         gate.open()
         assert await first == 7
         assert (await second).source == "collapsed"
@@ -196,7 +196,7 @@ class TestPeeking:
         assert await shop.sales.peek(7) == 7
         shop.clock.advance(100)
         assert await shop.sales.peek(7) is MISSING, "a call would compute"
-        assert shop.runs == 1 and not shop.guard.engine.is_computing
+        assert shop.runs == 1 and not shop.guard.engine.judged.is_computing
         await shop.guard.aclose()
 
     async def test_it_waits_for_nobody(self) -> None:

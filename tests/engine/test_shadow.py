@@ -447,7 +447,7 @@ async def test_a_sample_is_cached_and_the_others_are_plain_calls(guards: Guards)
     cached = [
         project
         for project in range(40)
-        if guard.engine.mode_of(quality_plan(quality), quality.key(project)) == "on"
+        if guard.engine.modes.of(quality_plan(quality), quality.key(project)) == "on"
     ]
     assert 0 < len(cached) < 40
     assert runs == 40 + (40 - len(cached))

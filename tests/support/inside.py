@@ -130,12 +130,12 @@ def unsettled_of(guard: StampedeGuard) -> Unsettled:
 
 def switches_of(guard: StampedeGuard) -> Mapping[str, Switch]:
     """The fleet's switches, as this guard knows them."""
-    return guard.engine.modes.said.fleet
+    return guard.engine.modes.resolver.said.fleet
 
 
 def fleet_sets(guard: StampedeGuard, switches: dict[str, Switch]) -> None:
     """As if the guard had read these switches."""
-    guard.engine.modes.set_fleet(switches)
+    guard.engine.modes.resolver.set_fleet(switches)
 
 
 def watch_of(runtime: Runtime) -> Switches:

@@ -36,7 +36,7 @@ def sampled(guard: StampedeGuard, function: Any, ids: range) -> tuple[int, int]:
     plan = next(
         cell.cell_contents._plan for cell in function.__closure__ if hasattr(cell.cell_contents, "_plan")
     )
-    modes = {id: guard.engine.mode_of(plan, name) for id, name in function.keys(ids).items()}
+    modes = {id: guard.engine.modes.of(plan, name) for id, name in function.keys(ids).items()}
     inside = next(id for id, mode in modes.items() if mode == "on")
     outside = next(id for id, mode in modes.items() if mode == "off")
     return inside, outside

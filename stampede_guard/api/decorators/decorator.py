@@ -268,13 +268,14 @@ class Face(Generic[P, R]):
         @functools.wraps(self._function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
             engine, plan = self._guarded().engine, self._plan
+            hits = engine.hits
             name = engine.prefix + (key := key_of(*args, **kwargs))
             result: R
             if plan.l1:
-                result = engine.near(plan, name)
+                result = hits.near(plan, name)
                 if result is not NOTHING:
                     return result
-            asked = engine.ask(plan, name)
+            asked = hits.ask(plan, name)
             if asked is None:
                 run = self._tagged_run(engine, args, kwargs, key)
                 served = engine.serve(plan, name, run)
@@ -284,13 +285,13 @@ class Face(Generic[P, R]):
                     reading = await read
                 except StoreError as error:
                     run = self._run(args, kwargs, key)
-                    served = engine.unread(runtime, plan, name, run, error)
+                    served = hits.unread(runtime, plan, name, run, error)
                 else:
-                    result = engine.hit(runtime, plan, name, reading, near)
+                    result = hits.hit(runtime, plan, name, reading, near)
                     if result is not NOTHING:
                         return result
                     run = self._run(args, kwargs, key)
-                    served = engine.found(runtime, plan, name, run, reading)
+                    served = hits.found(runtime, plan, name, run, reading)
             try:
                 result = await served
             except ArgumentsChanged:

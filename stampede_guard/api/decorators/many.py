@@ -156,7 +156,7 @@ class ManyFace(Face[..., Any]):
         if self._plan.request_bound or self._options.key is not None:
             return object()
         guard, key = call.guard, self._key(call.args, call.kwargs, ())
-        return guard.prefix, call.mode, guard.engine.bypassed_engines(), type(call.given), key
+        return guard.prefix, call.mode, guard.engine.modes.bypassed_by(), type(call.given), key
 
     def wrapper(self) -> Any:
         """The wrapper that replaces the function, with its other methods."""
@@ -199,7 +199,7 @@ class ManyFace(Face[..., Any]):
     async def _in_chunks(self, args: Any, kwargs: Any, serve: Callable[..., Any]) -> dict[Any, Any]:
         guard = self._guarded()
         ids = self._unique(given := self._given(args, kwargs))
-        mode = guard.engine.mode_of_caller(self._plan)
+        mode = guard.engine.modes.of_caller(self._plan)
         if mode in ("off", "shadow"):
             run = self._start(*self._placed(args, kwargs, like(given, ids)))
             result: dict[Any, Any] = await (
@@ -220,12 +220,12 @@ class ManyFace(Face[..., Any]):
         self, guard: StampedeGuard, mode: Mode, args: Any, kwargs: Any, ids: list[Any]
     ) -> dict[Mode, list[Any]]:
         """The ids by the mode of their keys, looked up only once: an operator may switch it at any time."""
-        if not guard.engine.samples(self._plan):
+        if not guard.engine.modes.samples(self._plan):
             return {mode: ids}
         found: dict[Mode, list[Any]] = {}
         for id in ids:
             name = guard.prefix + self._key(args, kwargs, id)
-            found.setdefault(guard.engine.mode_of_caller(self._plan, name), []).append(id)
+            found.setdefault(guard.engine.modes.of_caller(self._plan, name), []).append(id)
         return found
 
     def _shadow(
@@ -235,9 +235,9 @@ class ManyFace(Face[..., Any]):
         entries = {
             id: (guard.prefix + key, self._tags(guard.engine, *self._placed(args, kwargs, id)))
             for id, key in keys.items()
-            if guard.engine.mode_of(self._plan, guard.prefix + key) == "shadow"
+            if guard.engine.modes.of(self._plan, guard.prefix + key) == "shadow"
         }
-        return guard.engine.compare_many(self._plan, entries, run)
+        return guard.engine.runs.compare_many(self._plan, entries, run)
 
     async def _serve(self, call: _ManyCall, ids: list[Any]) -> dict[Any, Any]:
         return await call.serve({id: self._key(call.args, call.kwargs, id) for id in ids})
@@ -270,19 +270,19 @@ class _ManyCall:
         return {id: result.get(id, ABSENT) for id in ids}
 
     async def serve(self, keys: dict[Any, str]) -> dict[Any, Any]:
-        engine, plan, found = self._engine, self._plan, dict[Any, Any]()
+        engine, hits, plan, found = self._engine, self._engine.hits, self._plan, dict[Any, Any]()
         prefix, is_on = engine.prefix, self.mode == "on"
         places, group = self._gathering(keys)
         try:
             for id, key in keys.items():
                 name = prefix + key
                 if plan.l1 and is_on:
-                    value = engine.near(plan, name)
+                    value = hits.near(plan, name)
                     if value is not NOTHING:
                         found[id] = value
                         continue
                 group.expect(places[id])
-                asked = engine.ask(plan, name) if is_on else None
+                asked = hits.ask(plan, name) if is_on else None
                 if asked is not None:
                     self._asked[id] = asked
                 else:
@@ -311,22 +311,22 @@ class _ManyCall:
 
     async def _read(self, keys: dict[Any, str], group: Gathering, found: dict[Any, Any]) -> None:
         """Put fresh values into `found`. Serve all other ids like calls whose read is done."""
-        engine, plan = self._engine, self._plan
+        engine, hits, plan = self._engine, self._engine.hits, self._plan
         for id, (runtime, near, read) in self._asked.items():
             name = engine.prefix + keys[id]
             try:
                 reading = await read
             except StoreError as error:
                 run = self._run(group, keys[id], id)
-                self._begin(id, group, keys[id], engine.unread(runtime, plan, name, run, error))
+                self._begin(id, group, keys[id], hits.unread(runtime, plan, name, run, error))
                 continue
-            value = engine.hit(runtime, plan, name, reading, near)
+            value = hits.hit(runtime, plan, name, reading, near)
             if value is not NOTHING:
                 found[id] = value
                 group.settle(name)
             else:
                 run = self._run(group, keys[id], id)
-                self._begin(id, group, keys[id], engine.found(runtime, plan, name, run, reading))
+                self._begin(id, group, keys[id], hits.found(runtime, plan, name, run, reading))
 
     def _run(self, group: Gathering, key: str, id: Any) -> Run:
         compute = functools.partial(group.compute, self._place(key), id, self._start)
@@ -365,7 +365,7 @@ class _ManyCall:
         """
         self._keys |= keys
         face = self._face
-        group = self._engine.batch(face, self._plan, face._group(self), most=face._max_ids)
+        group = self._engine.runs.batch(face, self._plan, face._group(self), most=face._max_ids)
         return {id: self._place(key) for id, key in keys.items()}, group
 
     async def _leave(self, places: Iterable[str], group: Gathering) -> None:

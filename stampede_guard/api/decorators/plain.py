@@ -64,7 +64,7 @@ class PlainFace(Face[P, R]):
             # An ORM row may load more of itself, and only this thread may do that.
             here = compute
             return functools.partial(desk.run, lambda: self._settled(here()))
-        return self._guarded().engine.in_thread(compute)
+        return self._guarded().engine.runs.in_thread(compute)
 
     def _compute(self, args: Any, kwargs: Any) -> Any:
         if self._options.resources:
@@ -85,14 +85,18 @@ class PlainFace(Face[P, R]):
 
     def _mode_of_call(self, args: Any, kwargs: Any) -> Mode:
         engine = self._guarded().engine
-        samples = engine.samples(self._plan)
-        return engine.mode_of(self._plan, engine.prefix + self._keys.build(args, kwargs) if samples else None)
+        samples = engine.modes.samples(self._plan)
+        return engine.modes.of(
+            self._plan, engine.prefix + self._keys.build(args, kwargs) if samples else None
+        )
 
     def _in_shadow(self, args: Any, kwargs: Any) -> Any:
         """Compute in the caller's thread, and compare on the portal's loop."""
         engine = self._guarded().engine
         name, tags = engine.prefix + self._keys.build(args, kwargs), self._tags(engine, args, kwargs)
-        return engine.compare_plain(self._plan, name, tags, functools.partial(self._compute, args, kwargs))
+        return engine.runs.compare_plain(
+            self._plan, name, tags, functools.partial(self._compute, args, kwargs)
+        )
 
     def wrapper(self) -> Any:
         through: Any = super().wrapper()
@@ -102,7 +106,7 @@ class PlainFace(Face[P, R]):
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             result: R
             guard = self._guarded()
-            if self._plan.l1 and (find := guard.engine.near_finder(self._plan)) is not None:
+            if self._plan.l1 and (find := guard.engine.hits.near_finder(self._plan)) is not None:
                 result = find(guard.prefix + key_of(*args, **kwargs), share=self._plan.share)
                 if result is not NOTHING:
                     return result

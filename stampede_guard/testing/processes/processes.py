@@ -39,7 +39,7 @@ async def herd_of_processes(
             f"herd(processes=True) counts calls of a function decorated with @locked_cache or @cached_many, and "
             f"{name_of(function)} is not one"
         )
-    if not face._guarded().engine.is_shared:
+    if not face._guarded().engine.store.is_shared:
         raise Misuse(
             f"herd(processes=True) needs a store that processes share, and the guard of {name_of(function)} is in "
             'memory: use StampedeGuard.from_url("redis://localhost:6379/0"), or leave processes=True out'

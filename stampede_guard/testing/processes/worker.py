@@ -25,13 +25,13 @@ async def _work(job: WorkerTask, orders: BinaryIO, replies: BinaryIO) -> Report:
     if face is None:
         raise StampedeError(f"{job.module}.{job.qualname} is not a cached function here")
     guard = face._guarded()
-    if not guard.engine.is_shared:
+    if not guard.engine.store.is_shared:
         raise StampedeError(
             "its guard is in memory, which other processes do not see: give it a URL where the module is imported, or "
             "set $STAMPEDE_GUARD_URL for a bare @locked_cache"
         )
     # Connect before the herd begins, like workers that already serve.
-    await guard.engine.fresh_for(f"{guard.prefix}=herd")
+    await guard.engine.store.fresh_for(f"{guard.prefix}=herd")
     replies.write(packed(Report()))
     await asyncio.to_thread(orders.readline)
     with counted(function) as count, threads_for(job.callers) as pool:

@@ -396,10 +396,10 @@ async def test_without_hooks_a_hit_takes_the_shortest_way_and_with_one_it_does_n
 
     await one()
     plan = plan_of(guard, KEY, int)
-    asked = guard.engine.ask(plan, "k")
+    asked = guard.engine.hits.ask(plan, "k")
     assert asked is not None and asked[0] is guard.engine.runtime() and await asked[2] is None
     guard.add_hook(Recorder())
-    assert guard.engine.ask(plan, "k") is None
+    assert guard.engine.hits.ask(plan, "k") is None
     await guard.aclose()
 
 

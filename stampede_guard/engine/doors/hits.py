@@ -1,0 +1,87 @@
+"""The shortest path of a call: a copy in the process, or one read whose value only needs decoding."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard.engine import serving
+from stampede_guard.engine.doors.modes import BYPASSED, ModesDoor
+from stampede_guard.engine.l1 import NOTHING
+from stampede_guard.engine.threads.portal import portal_loop
+
+if TYPE_CHECKING:
+    from stampede_guard.core.entry import Reading
+    from stampede_guard.engine.hooks import Hooks
+    from stampede_guard.engine.l1 import Asked
+    from stampede_guard.engine.loops.event_loops import Runtimes
+    from stampede_guard.engine.loops.runtime import Runtime
+    from stampede_guard.engine.plan import Plan
+
+__all__ = ["HitsDoor", "Question"]
+
+Question = tuple["Runtime", "Asked | None", "asyncio.Future[Reading | None]"]
+"""Where a read was sent, whether its value may be kept in L1, and the read itself."""
+
+_running = asyncio.get_running_loop
+
+
+class HitsDoor:
+    """A side door, because `serve` costs a second coroutine. With 64 callers of one key, that is a tenth of each hit.
+
+    Each method repeats the lookup of the runtime, instead of calling a function for it.
+    """
+
+    def __init__(self, runtimes: Runtimes, modes: ModesDoor, hooks: Hooks) -> None:
+        self._runtimes = runtimes
+        self._modes = modes
+        self._resolver = modes.resolver
+        self._hooks = hooks
+
+    def near(self, plan: Plan, name: str) -> Any:
+        """The copy that this process keeps (L1), or `NOTHING`."""
+        standing = plan.standing
+        if standing.said is not self._resolver.said:
+            standing = self._modes.settle(plan)
+        if not standing.shortest or self._hooks.any or BYPASSED.get():
+            return NOTHING
+        runtime = self._runtimes.current
+        if runtime is None or runtime.loop is not _running():
+            runtime = self._runtimes.here()
+        kept = runtime.l1.get(name)
+        if kept is not None and runtime.l1.clock() < kept.until:
+            return kept.given(plan.share)
+        return NOTHING
+
+    def near_finder(self, plan: Plan) -> Callable[..., Any] | None:
+        """The same for a plain function, in its caller's thread: `find(name, share=...)`, without locks.
+
+        None if there is nothing to find. Then the caller needs no name: in mode `off`, an argument need not fit a key.
+        """
+        self._modes.of(plan)
+        runtime = self._runtimes.of(portal_loop())
+        if runtime is None or not plan.standing.shortest or self._hooks.any or BYPASSED.get():
+            return None
+        return runtime.l1.find
+
+    def ask(self, plan: Plan, name: str) -> Question | None:
+        """Begin a read, without a second coroutine, a hook or a tag. None: `serve` the call.
+
+        The caller awaits the read. Then it calls `hit`, and if that has no value `found`; or `unread` after an error.
+        """
+        standing = plan.standing
+        if standing.said is not self._resolver.said:
+            standing = self._modes.settle(plan)
+        if not standing.shortest or self._hooks.any or BYPASSED.get():
+            return None
+        runtime = self._runtimes.current
+        if runtime is None or runtime.loop is not _running():
+            runtime = self._runtimes.here()
+        if runtime.away or runtime.refused or name in runtime.flights:
+            return None
+        return runtime, runtime.l1.ask(name) if plan.l1 else None, runtime.read(name)
+
+    hit = staticmethod(serving.hit)
+    found = staticmethod(serving.after_read)
+    unread = staticmethod(serving.after_failed_read)

@@ -1,0 +1,96 @@
+"""The mode of a call: what the guard, its operator and the caller say."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from stampede_guard.engine.modes.sample import sampled
+from stampede_guard.engine.modes.shadow import ShadowCounts
+
+if TYPE_CHECKING:
+    from stampede_guard.engine.loops.event_loops import Runtimes
+    from stampede_guard.engine.modes.resolver import ModeResolver
+    from stampede_guard.engine.plan import Plan, Standing
+    from stampede_guard.policy import Mode
+
+__all__ = ["BYPASSED", "ModesDoor"]
+
+BYPASSED: ContextVar[tuple[ModesDoor, ...]] = ContextVar("stampede_guard_bypassed", default=())
+"""The guards in whose `bypassed()` block the caller is."""
+
+
+class ModesDoor:
+    """Which mode holds. A side door, because only faces with a way of their own for a mode ask: `serve` knows it."""
+
+    def __init__(self, prefix: str, runtimes: Runtimes, resolver: ModeResolver) -> None:
+        self.resolver = resolver
+        self._prefix = prefix
+        self._runtimes = runtimes
+
+    def of(self, plan: Plan, name: str | None = None) -> Mode:
+        """The mode without `bypassed()`, which belongs to the caller and not to the function. `name`: of that entry."""
+        standing = plan.standing
+        if standing.said is not self.resolver.said:
+            standing = self.settle(plan)
+        if name is None or standing.sample >= 1.0 or standing.mode not in ("on", "shadow"):
+            return standing.mode
+        return standing.mode if sampled(name, standing.sample) else "off"
+
+    def of_caller(self, plan: Plan, name: str | None = None) -> Mode:
+        """The result of `of`, or "bypass" within a `bypassed()` block of this guard."""
+        mode = self.of(plan, name)
+        return "bypass" if mode != "off" and self._is_bypassed() else mode
+
+    def samples(self, plan: Plan) -> bool:
+        """Whether the mode of a call depends on its key."""
+        mode = self.of(plan)
+        return plan.standing.sample < 1.0 and mode in ("on", "shadow")
+
+    def settle(self, plan: Plan) -> Standing:
+        """Look the mode up anew, after a change of the settings."""
+        standing = self.resolver.said.settle(plan)
+        if standing.mode in ("on", "shadow"):
+            self._runtimes.ask_store()
+        return standing
+
+    @property
+    def of_all(self) -> Mode | None:
+        """The mode of all functions without a setting of their own. None: the mode of the policy."""
+        return self.resolver.of_all
+
+    def set_program(self, mode: Mode | None) -> None:
+        """The program's own setting. Raises `PolicyError`."""
+        self.resolver.set_program(mode)
+
+    @contextlib.contextmanager
+    def bypassed(self) -> Iterator[None]:
+        """Within the block, calls of the current task do not use the store."""
+        token = BYPASSED.set((*BYPASSED.get(), self))
+        try:
+            yield
+        finally:
+            BYPASSED.reset(token)
+
+    @staticmethod
+    def bypassed_by() -> frozenset[ModesDoor]:
+        """Those whose `bypassed()` block the caller is in. Its computations do not use their stores."""
+        return frozenset(BYPASSED.get())
+
+    def shadow_report(self) -> dict[str, ShadowCounts]:
+        """Results of mode `shadow` in this process, by function."""
+        found: dict[str, ShadowCounts] = {}
+        for runtime in self._runtimes.all():
+            for title, counts in list(runtime.shadow.counts.items()):
+                found[title] = found[title] + counts if title in found else counts
+        return found
+
+    def _is_bypassed(self) -> bool:
+        doors = BYPASSED.get()
+        return bool(doors) and any(door._covers(self) for door in doors)
+
+    def _covers(self, other: ModesDoor) -> bool:
+        """Whether the other is this one or within it. Compares names: a tenant's engine may be a new object."""
+        return self._runtimes is other._runtimes and other._prefix.startswith(self._prefix)
