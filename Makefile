@@ -18,6 +18,7 @@ DIST_ARGS ?=
 LEASES_ARGS ?= --json results/leases.json
 AUDIT_VENV ?= .venv-bench-audit
 AUDIT_ARGS ?=
+FIGURES_ARGS ?=
 APSCHEDULER4_VENV ?= .venv-apscheduler4
 
 # The tests wait more than they compute, so six run at once; those that cannot say so (`@pytest.mark.alone`). With
@@ -38,7 +39,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo herd-serve test test-redis test-pgbouncer test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale bench-leases search docs dist soak interpreters floor venv clean lint format types public-types imports coverage audit workflows bench-audit
+.PHONY: help demo herd-serve test test-redis test-pgbouncer test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale bench-leases figures search docs dist soak interpreters floor venv clean lint format types public-types imports coverage audit workflows bench-audit
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -87,6 +88,9 @@ bench-leases: $(READY) ## crowds of waiters, long histories, bursts of claims, i
 
 bench-audit: $(READY) $(AUDIT_READY) ## files per second of the audit beside ruff and bandit, on all that is installed here
 	$(BIN)/python -m bench.audit $(AUDIT_ARGS)
+
+figures: $(READY) ## every figure of the pages, measured anew on a machine that does nothing else; an hour (FIGURES_ARGS="--only micro")
+	$(BIN)/python -m bench.figures $(FIGURES_ARGS)
 
 search: $(READY) ## the larger worlds of the exhaustive search (half an hour, a few GB)
 	STAMPEDE_SEARCH=deep $(BIN)/python -m pytest tests/core/test_search.py tests/core/test_tags.py -s
@@ -182,6 +186,6 @@ $(AUDIT_READY): bench/audit/requirements.txt
 	@touch $@
 
 clean: ## remove the environments, the caches and the results
-	rm -rf $(VENV) $(PEERS_VENV) $(HTTP_VENV) $(AUDIT_VENV) $(APSCHEDULER4_VENV) .cache .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(PEERS_VENV) .venv-peers-3.12 $(HTTP_VENV) $(AUDIT_VENV) $(APSCHEDULER4_VENV) .cache .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	rm -rf build dist results *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

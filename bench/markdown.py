@@ -1,13 +1,11 @@
-"""Tables as Markdown, and their place in a README that people write and a program keeps up to date."""
+"""Tables as Markdown, and their place in a page that people write and a program keeps up to date."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["grid", "into_readme"]
-
-_END = "<!-- end of the tables -->"
+__all__ = ["between", "grid", "into_page"]
 
 
 def grid(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -19,9 +17,24 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def into_readme(path: Path, tables: str, *, program: str) -> None:
-    """Put the tables between the two markers of `path`. Raises `ValueError` if they are not there."""
-    begin_mark = f"<!-- tables: written by `python -m {program} --readme` -->"
+def between(text: str, name: str) -> str:
+    """What stands between the two markers of `name`. Raises `ValueError` if they are not there, once each."""
+    begin, end = _span(text, name)
+    return text[begin:end].strip("\n")
+
+
+def into_page(path: Path, figures: str, *, name: str) -> None:
+    """Put the figures between the two markers of `name`. Raises `ValueError` if they are not there, once each."""
     text = path.read_text("utf-8")
-    begin, end = text.index(begin_mark) + len(begin_mark), text.index(_END)
-    path.write_text(f"{text[:begin]}\n\n{tables}\n{text[end:]}", "utf-8")
+    begin, end = _span(text, name)
+    path.write_text(f"{text[:begin]}\n\n{figures}\n\n{text[end:]}", "utf-8")
+
+
+def _span(text: str, name: str) -> tuple[int, int]:
+    begin_mark, end_mark = f"<!-- figures:{name} -->", f"<!-- end:{name} -->"
+    if text.count(begin_mark) != 1 or text.count(end_mark) != 1:
+        raise ValueError(f"the page must have {begin_mark} and {end_mark} once")
+    begin, end = text.index(begin_mark) + len(begin_mark), text.index(end_mark)
+    if end < begin:
+        raise ValueError(f"{end_mark} stands before {begin_mark}")
+    return begin, end

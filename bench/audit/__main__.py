@@ -70,9 +70,14 @@ def table(rows: Sequence[dict[str, Any]], setting: str) -> Table:
     for column in ("seconds", "CPU seconds", "files/s", "memory", "must be"):
         made.add_column(column, justify="right")
     for row in rows:
-        what = (row["tree"], f"{row['files']:,}", f"{row['bytes'] / 1e6:.1f}", row["tool"])
-        made.add_row(*what, *_figures(row))
+        made.add_row(*figure_cells(row))
     return made
+
+
+def figure_cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """A row of the table as texts."""
+    what = (row["tree"], f"{row['files']:,}", f"{row['bytes'] / 1e6:.1f}", row["tool"])
+    return (*what, *_figures(row))
 
 
 def _figures(row: dict[str, Any]) -> tuple[str, ...]:

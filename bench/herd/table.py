@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from rich.table import Table
@@ -11,14 +12,17 @@ from bench.herd.measure import Figures
 from bench.herd.modes import HAND_WRITTEN
 from bench.herd.story import Story
 
-__all__ = ["FOOTNOTE", "rows", "terminal_table"]
+__all__ = ["FOOTNOTE", "figure_rows", "rows", "terminal_table"]
 
 FOOTNOTE: Final = "* within 3 s  ** until the last query ends, hits included; a script is one"
 
 
 def rows(story: Story) -> list[tuple[str, list[str]]]:
     """(what, one text per mode), in the order in which a reader asks."""
-    columns = [told.figures for told in story.modes.values()]
+    return figure_rows([told.figures for told in story.modes.values()])
+
+
+def figure_rows(columns: Sequence[Figures]) -> list[tuple[str, list[str]]]:
     return [
         ("queries per expiry", [_counts(figures.queries_per_expiry) for figures in columns]),
         ('answers "collapsed" per expiry', [_collapsed(figures) for figures in columns]),

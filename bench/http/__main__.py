@@ -21,12 +21,10 @@ from bench.herd.story import machine
 from bench.herd.valkey import ValkeyServer, product
 from bench.http.peers import PEERS
 from bench.http.plan import FULL, QUICK, Sizes
-from bench.http.report import bar_lines, draw, markdown, terminal_table
+from bench.http.report import bar_lines, terminal_table
 from bench.http.results import Results
 from bench.http.run import measure
-from bench.markdown import into_readme
 
-FOLDER = Path(__file__).resolve().parent
 LINE = 170
 
 
@@ -56,9 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(results.to_json(), indent=2) + "\n")
         console.print(f"figures: {options.json}")
-    if options.readme:
-        into_readme(FOLDER / "README.md", markdown(results), program="bench.http")
-        draw(results, FOLDER / "http.png")
     return 0
 
 
@@ -101,7 +96,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--show", type=Path, metavar="FILE", help="measure nothing: show the figures of --json"
     )
-    parser.add_argument("--readme", action="store_true", help="put tables and picture into bench/http")
     return parser.parse_args(arguments)
 
 

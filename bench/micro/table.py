@@ -8,7 +8,7 @@ from rich.table import Table
 
 from bench.micro.row import Row
 
-__all__ = ["terminal_table"]
+__all__ = ["as_cells", "terminal_table"]
 
 
 def terminal_table(rows: Sequence[Row], *, title: str) -> Table:
@@ -27,6 +27,13 @@ def terminal_table(rows: Sequence[Row], *, title: str) -> Table:
             style="dim" if row.target is None else "",
         )
     return table
+
+
+def as_cells(row: Row) -> list[str]:
+    """The same row for a page."""
+    met = "" if row.met is None else "met" if row.met else "**missed**"
+    bare = "" if row.baseline is None else _amount(row.baseline, row.unit)
+    return [row.work, _amount(row.ours, row.unit), bare, figure(row), target(row), met]
 
 
 def figure(row: Row) -> str:

@@ -17,16 +17,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bench.herd.story import machine
 from bench.herd.valkey import ValkeyServer, product
-from bench.markdown import into_readme
 from bench.peers.adapters import TABLE
-from bench.peers.picture import draw
 from bench.peers.plan import FULL, QUICK, Sizes
-from bench.peers.report import markdown, terminal_tables
+from bench.peers.report import terminal_tables
 from bench.peers.results import Results
 from bench.peers.run import measure, measure_memory_hits
 from bench.peers.scenarios import SCENARIOS
 
-FOLDER = Path(__file__).resolve().parent
 MEMORY = "memory"
 LINE = 150
 
@@ -57,9 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(results.to_json(), indent=2) + "\n")
         console.print(f"figures: {options.json}")
-    if options.readme:
-        into_readme(FOLDER / "README.md", markdown(results), program="bench.peers")
-        draw(results, FOLDER / "peers.png")
     return 0
 
 
@@ -108,7 +102,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--show", type=Path, metavar="FILE", help="measure nothing: show the figures of --json"
     )
-    parser.add_argument("--readme", action="store_true", help="put tables and picture into bench/peers")
     return parser.parse_args(arguments)
 
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import redis
 from rich.console import Console
@@ -18,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from bench.herd.story import machine
 from bench.herd.valkey import ValkeyServer
 from bench.scale.costs import Costs, measure_costs
-from bench.scale.grid import Cell, measure_grid
+from bench.scale.grid import Cell, Walk, measure_grid
 from bench.scale.plots import save_picture
 from bench.scale.simulation import Expiry, Herd, simulate
 from bench.scale.tables import Sheet, cost_sheet, fleet_sheet, grid_sheet, herd_sheet
@@ -70,6 +71,25 @@ class Figures:
             herd_sheet(self.herds),
             fleet_sheet(self.costs),
         ]
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Figures:
+        cells = [
+            Cell(
+                processes=cell["processes"],
+                keys=cell["keys"],
+                rounds=cell["rounds"],
+                cold=Walk(**cell["cold"]),
+                warm=Walk(**cell["warm"]),
+            )
+            for cell in content["grid"]
+        ]
+        herds = []
+        for found in content["expiries"]:
+            told = dict(found)
+            herd = Herd(processes=told["processes"], compute=told.pop("compute"))
+            herds.append((herd, Expiry(**told)))
+        return cls(setting=content["setting"], cells=cells, costs=Costs(**content["costs"]), herds=herds)
 
     def to_json(self) -> str:
         herds = [

@@ -17,7 +17,6 @@ import pytest
 
 from bench.herd.valkey import ValkeyServer
 from bench.journal import Journal, Line
-from bench.markdown import into_readme
 from bench.peers.__main__ import parse
 from bench.peers.adapter import About, Compute
 from bench.peers.adapters import ADAPTERS, TABLE
@@ -188,18 +187,6 @@ def test_hits_in_memory_are_told_as_multiples() -> None:
         "ours": ["2.00", "2.0 x", "1.0 x"],
         "cashews": ["NOT RUN: not there", "", ""],
     }
-
-
-def test_tables_go_between_the_markers_of_the_readme_and_nowhere_else(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text((ROOT / "bench" / "peers" / "README.md").read_text())
-    before = readme.read_text()
-    into_readme(readme, "THE TABLES", program="bench.peers")
-    into_readme(readme, "THE TABLES", program="bench.peers")
-    after = readme.read_text()
-    assert after.count("THE TABLES") == 1
-    assert after.splitlines()[0] == before.splitlines()[0]
-    assert after.splitlines()[-1] == before.splitlines()[-1]
 
 
 def test_every_adapter_is_pinned_linked_and_says_its_option() -> None:
