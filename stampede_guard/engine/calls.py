@@ -112,8 +112,9 @@ def _call_of(run: Run) -> Any:
 
 def captured(plan: Plan, run: Run) -> Variables:
     """Copy the arguments of `run` now, and return its context variables. Raises `ArgumentsChanged`."""
-    take = getattr(_call_of(run), "take", None)
-    return plan.capture() if take is None else take()
+    take = getattr(run.run if type(run) is TaggedRun else run, "take", None)
+    variables: Variables = take() if take is not None else plan.capture() if plan.variables else ()
+    return variables
 
 
 def unchanged(run: Run) -> bool:

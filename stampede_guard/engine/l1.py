@@ -112,6 +112,7 @@ class L1:
         self._latest: Reading | None = None
         self._gaps = 0
         self._changes = 0
+        self._was_asked = False
         self._fences: OrderedDict[str, tuple[int, int]] = OrderedDict()
         # The number of the latest change whose fence was forgotten.
         self._forgotten = 0
@@ -145,6 +146,7 @@ class L1:
         """Call this before a read is sent. None: its value cannot be kept."""
         if not all(map(self._hears, (name, *tags))):
             return None
+        self._was_asked = True
         return Asked(self._gaps, self._changes, self.clock())
 
     def keep(
@@ -192,6 +194,10 @@ class L1:
 
     def changed(self, name: str, fence: int) -> None:
         """Copies with a token below the fence are outdated, also those that are on their way."""
+        if not self._was_asked:
+            # Nothing is kept or on its way, and every later read is sent after this change.
+            self._expired.pop(name, None)
+            return
         self._changes += 1
         before, _ = self._fences.get(name, (0, 0))
         self._fences[name] = (max(fence, before), self._changes)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from stampede_guard.core.caller import seconds_to_wait
 from stampede_guard.engine.verdict import NO_CHOICE, Choice
 from stampede_guard.errors import PolicyError
 from stampede_guard.policy import Mode, Policy
@@ -80,6 +81,8 @@ class Plan:
     l1: bool = field(init=False)
     """Whether this process may keep values in L1."""
     policy_for: Callable[[Any], Policy | None] = field(init=False)
+    patience: float = field(init=False)
+    """Seconds that a caller waits for another call's outcome."""
     share: bool = field(init=False)
     """Whether all callers of this plan accept the same object. Callers of another plan have not agreed to that."""
     _copies: Copies | None = field(init=False, default=None)
@@ -93,6 +96,7 @@ class Plan:
         self._pickles = isinstance(codec, PickleCodec)
         self.l1 = self.policy.l1_ttl > 0
         self.share = self.policy.share
+        self.patience = seconds_to_wait("value", self.policy)
         self.policy_for = lambda value: self.choice.policy_for(value, self.policy, self.title)
         self.early = self.policy.early_beta > 0 and not self.request_bound
         self.direct = self.direct and not self.early

@@ -31,20 +31,11 @@ if TYPE_CHECKING:
     from stampede_guard.engine.flights.flight import Flight
     from stampede_guard.engine.flights.passenger import Passenger
     from stampede_guard.engine.loops.runtime import Runtime
-    from stampede_guard.engine.plan import Plan, Run
+    from stampede_guard.engine.plan import Plan, Run, Variables
 
 __all__ = [
-    "Seen",
-    "after_failed_read",
-    "after_read",
-    "fly",
-    "hit",
-    "keep_near",
-    "look_up",
-    "ride",
-    "serve",
-    "serve_bypassed",
-]
+    "Seen", "after_failed_read", "after_read", "fly", "hit", "keep_near", "look_up", "ride", "serve", "serve_bypassed",
+]  # fmt: skip
 
 
 class Seen(NamedTuple):
@@ -217,7 +208,10 @@ def hit(runtime: Runtime, plan: Plan, name: str, reading: Reading | None, near: 
 def after_read(
     runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading | None
 ) -> Coroutine[Any, Any, Any]:
-    """The value for a caller whose read was answered with `reading`, and is no hit."""
+    """The value for a caller whose read is no hit. A miss waits in one coroutine: each caller of a herd pays for it."""
+    if reading is None:
+        runtime.last.missing(name)
+        return _miss(runtime, plan, name, run)
     return _served(runtime, plan, name, run, _answered(runtime, name, reading))
 
 
@@ -241,7 +235,7 @@ async def _served(runtime: Runtime, plan: Plan, name: str, run: Run, seen: Seen)
         runtime.warn_undecodable(plan, error)
         return await _miss(runtime, plan, name, run, newer_than=reading.token)
     fresh = reading.is_fresh if seen.fresh is None else seen.fresh
-    if runtime.hooks:
+    if runtime.hooks.any:
         runtime.hooks.tell((Hit if fresh else Stale)(plan.title, name, seen.source))
     if type(run) is TaggedRun and run.told is not None:
         aged = runtime.last.aged(name, now=runtime.now()) if seen.source == "memory" else None
@@ -264,7 +258,7 @@ async def serve_bypassed(
     name = bypassed_name(name)
     if runtime.orders:
         runtime.obey()
-    if runtime.hooks:
+    if runtime.hooks.any:
         runtime.hooks.tell(Miss(plan.title, name))
     apart = "".join(f"\0{number}" for number in sorted(map(id, within)))
     flight = runtime.take_off(name, plan, run, captured(plan, run), kind="bypassed", apart=apart)
@@ -274,23 +268,28 @@ async def serve_bypassed(
 def _miss(
     runtime: Runtime, plan: Plan, name: str, run: Run, *, newer_than: int = 0
 ) -> Coroutine[Any, Any, Any]:
-    return ride(runtime, plan, name, run, _to_take_off(runtime, plan, name, run, newer_than), None)
+    variables = captured(plan, run)
+    flight = _to_take_off(runtime, plan, name, run, variables, newer_than)
+    return ride(runtime, plan, name, run, flight, None, variables=variables)
 
 
 async def fly(runtime: Runtime, plan: Plan, name: str, run: Run, old: Reading | None) -> Any:
     """A value newer than `old`, for a caller that has read the store itself and cannot use the value found."""
     token = old.token if old is not None else 0
-    flight = _to_take_off(runtime, plan, name, run, token)
+    variables = captured(plan, run)
+    flight = _to_take_off(runtime, plan, name, run, variables, token)
     if old is not None and (flight.old is None or flight.old.token < token):
         flight.know(old)
-    return await ride(runtime, plan, name, run, flight, None)
+    return await ride(runtime, plan, name, run, flight, None, variables=variables)
 
 
-def _to_take_off(runtime: Runtime, plan: Plan, name: str, run: Run, newer_than: int) -> Flight:
+def _to_take_off(
+    runtime: Runtime, plan: Plan, name: str, run: Run, variables: Variables, newer_than: int
+) -> Flight:
     """The flight for a caller that has no value to continue with."""
-    if runtime.hooks:
+    if runtime.hooks.any:
         runtime.hooks.tell(Miss(plan.title, name))
-    flight = runtime.take_off(name, plan, run, captured(plan, run), newer_than=newer_than)
+    flight = runtime.take_off(name, plan, run, variables, newer_than=newer_than)
     if newer_than:
         flight.require_newer(newer_than)
     return flight
@@ -325,6 +324,7 @@ async def ride(
     flight: Flight,
     stale: Reading | None,
     *,
+    variables: Variables | None = None,
     keep_refreshing: bool = False,
     soft: float = 0.0,
     began: float | None = None,
@@ -332,21 +332,21 @@ async def ride(
 ) -> Any:
     """Wait for a flight. `stale` is served when no flight computes. With `soft`, it is served after those seconds.
 
-    `began`: when the wait began, if it began with another flight. `kind`: the event class for the end of the wait.
+    `variables`: None = capture them now. `began`: when the wait began, if with another flight. `kind`: tells its end.
     """
-    refuse_other_tags(plan.title, tags_of(run), flight.tags)
+    if flight.tags or type(run) is TaggedRun:
+        refuse_other_tags(plan.title, tags_of(run), flight.tags)
+    hooks, began = runtime.hooks, runtime.loop.time() if began is None else began
     passenger = flight.join(
         run,
-        captured(plan, run),
+        captured(plan, run) if variables is None else variables,
+        until=began + (soft or plan.patience),
         bound=plan.request_bound,
         stale=stale,
         patient=soft > 0,
         share=plan.share,
         keep_refreshing=keep_refreshing,
     )
-    began = runtime.loop.time() if began is None else began
-    seconds = soft or seconds_to_wait("value", plan.policy)
-    patience = runtime.loop.call_at(began + seconds, passenger.lose_patience)
     try:
         if CURRENT.get() is None:
             outcome = await passenger.future
@@ -354,8 +354,8 @@ async def ride(
             with waiting_for(flight, plan):
                 outcome = await passenger.future
         if outcome is OUT_OF_PATIENCE:
-            if runtime.hooks:
-                runtime.hooks.tell(TimedOut(plan.title, name, "soft_timeout" if soft else "wait_timeout"))
+            if hooks.any:
+                hooks.tell(TimedOut(plan.title, name, "soft_timeout" if soft else "wait_timeout"))
             with waiting_for(flight, plan):
                 outcome = await wait_on(runtime, plan, name, flight, passenger)
         if outcome is not ON_ITS_OWN:
@@ -366,14 +366,13 @@ async def ride(
         passenger.instead = "cancelled"
         raise
     finally:
-        patience.cancel()
         future = passenger.future
-        if runtime.hooks and (ended := _outcome(passenger)) is not None:
-            runtime.hooks.tell(kind(plan.title, name, runtime.loop.time() - began, ended, flight.id))
-        if future.done() and not future.cancelled():
-            # Retrieve the error: the caller may have been cancelled at the moment in which its flight failed.
-            future.exception()
-        if not future.done() or future.cancelled() or passenger.computing is not None:
+        if hooks.any and (ended := _outcome(passenger)) is not None:
+            hooks.tell(kind(plan.title, name, runtime.loop.time() - began, ended, flight.id))
+        served = future.done() and not future.cancelled()
+        if served:
+            future.exception()  # retrieved: the caller may be cancelled at the moment in which its flight fails
+        if not served or passenger.computing is not None:
             await flight.leave(passenger)
     alone = _take_off_alone(runtime, plan, name, run, flight)
     return await ride(runtime, plan, name, run, alone, stale, soft=soft, began=began, kind=kind)

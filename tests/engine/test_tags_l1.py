@@ -132,3 +132,12 @@ async def test_a_pending_invalidation_of_a_tag_ends_a_copy_read_while_the_store_
         assert await source.ask(guard, l1_ttl=60.0) == 2
         session.drop_tag = drop_tag  # type: ignore[method-assign]
         await until(lambda: not guard.engine.runtime().away)
+
+
+def test_a_tag_that_changed_before_the_first_read_does_not_bar_copies_for_ever() -> None:
+    store = l1()
+    store.expire_tag("#t")
+    store.changed("#t", 1)
+    asked = store.ask("k", ("#t",))
+    store.keep("k", ONE, PLAN, asked, ("#t",))
+    assert store.find("k", ("#t",)) is not NOTHING

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import sys
-from collections.abc import Iterator
-from typing import Any
 from urllib.parse import quote
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-import stampede_guard
 from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.reuse import verdict
 from stampede_guard.values.parts.parts import escape
 from tests.http.fleet import App, Fleet, cached, status_of
+from tests.support.counted import counted
 
 NAMES = (b"no-cache", b"must-revalidate", b"s-maxage", b"public", b"stale-while-revalidate", b"private")
 DIRECTIVES = st.lists(
@@ -44,26 +39,6 @@ def test_a_text_that_is_escaped_the_short_way_is_the_one_of_the_long_way(text: s
 
 MOST_CALLS = 47
 """Raise it only for a reason. One more call on a hit costs about half a percent of it."""
-
-
-@contextlib.contextmanager
-def counted() -> Iterator[list[str]]:
-    """The names of the library's Python functions that run within the block."""
-    ours = os.path.dirname(stampede_guard.__file__)
-    found: list[str] = []
-
-    def count(frame: Any, event: str, argument: Any) -> None:
-        code = frame.f_code
-        # Newer versions of Python run a comprehension without a call.
-        if event == "call" and code.co_filename.startswith(ours) and not code.co_name.endswith("comp>"):
-            found.append(code.co_qualname)
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        yield found
-    finally:
-        sys.setprofile(before)
 
 
 async def test_a_hit_calls_few_python_functions() -> None:

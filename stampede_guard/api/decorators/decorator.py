@@ -7,6 +7,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from stampede_guard.api.apps.routes import Endpoint
@@ -30,6 +31,7 @@ from stampede_guard.errors import StoreError, UnsupportedValue
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.values.annotations import alternatives, live_kind, resolve
 from stampede_guard.values.arguments.binding import parameters_of
+from stampede_guard.values.arguments.captured import all_immutable
 from stampede_guard.values.codec import Codec, function_codec, return_annotation, settled
 from stampede_guard.values.codec.compressed import compressing
 from stampede_guard.values.keys import KeyBuilder
@@ -184,7 +186,7 @@ class Face(Generic[P, R]):
     def _run(self, args: Any, kwargs: Any, key: str) -> Run:
         """The computation of a call, with the arguments that made its key: see `stampede_guard.engine.calls`."""
         start = self._starter()
-        if self._keys.may_change(args, kwargs):
+        if self._keys.varies or not all_immutable(args, kwargs):
             return Call(self._plan, self._keys, start, args, kwargs, key)
 
         def compute() -> Awaitable[Any]:
@@ -278,22 +280,22 @@ class Face(Generic[P, R]):
             asked = hits.ask(plan, name)
             if asked is None:
                 run = self._tagged_run(engine, args, kwargs, key)
-                served = engine.serve(plan, name, run)
+                serve: Run = partial(engine.serve, plan, name, run)
             else:
                 runtime, near, read = asked
                 try:
                     reading = await read
                 except StoreError as error:
                     run = self._run(args, kwargs, key)
-                    served = hits.unread(runtime, plan, name, run, error)
+                    serve = partial(hits.unread, runtime, plan, name, run, error)
                 else:
                     result = hits.hit(runtime, plan, name, reading, near)
                     if result is not NOTHING:
                         return result
                     run = self._run(args, kwargs, key)
-                    served = hits.found(runtime, plan, name, run, reading)
+                    serve = partial(hits.found, runtime, plan, name, run, reading)
             try:
-                result = await served
+                result = await serve()
             except ArgumentsChanged:
                 result = await self._again(run, args, kwargs)
             return result

@@ -6,6 +6,7 @@ import asyncio
 import collections.abc
 import functools
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Never, Unpack, cast
 
 from stampede_guard.api.decorators.callables import is_coroutine_function
@@ -287,7 +288,7 @@ class _ManyCall:
                     self._asked[id] = asked
                 else:
                     run = self._run(group, key, id)
-                    self._begin(id, group, key, engine.serve(plan, name, run, mode=self.mode))
+                    self._begin(id, group, key, partial(engine.serve, plan, name, run, mode=self.mode))
             await self._read(keys, group, found)
             return found | await self._computed() if self._tasks else found
         finally:
@@ -299,7 +300,8 @@ class _ManyCall:
             for id, key in keys.items():
                 group.expect(places[id])
                 run, name = self._run(group, key, id), self._engine.prefix + key
-                self._begin(id, group, key, self._engine.refresh(self._plan, name, run, mode=self.mode))
+                served = partial(self._engine.refresh, self._plan, name, run, mode=self.mode)
+                self._begin(id, group, key, served)
             return await self._computed()
         finally:
             await self._leave(places.values(), group)
@@ -318,7 +320,7 @@ class _ManyCall:
                 reading = await read
             except StoreError as error:
                 run = self._run(group, keys[id], id)
-                self._begin(id, group, keys[id], hits.unread(runtime, plan, name, run, error))
+                self._begin(id, group, keys[id], partial(hits.unread, runtime, plan, name, run, error))
                 continue
             value = hits.hit(runtime, plan, name, reading, near)
             if value is not NOTHING:
@@ -326,10 +328,10 @@ class _ManyCall:
                 group.settle(name)
             else:
                 run = self._run(group, keys[id], id)
-                self._begin(id, group, keys[id], hits.found(runtime, plan, name, run, reading))
+                self._begin(id, group, keys[id], partial(hits.found, runtime, plan, name, run, reading))
 
     def _run(self, group: Gathering, key: str, id: Any) -> Run:
-        compute = functools.partial(group.compute, self._place(key), id, self._start)
+        compute = partial(group.compute, self._place(key), id, self._start)
         placed = self._face._placed(self.args, self.kwargs, id)
         return tagged(compute, self._face._tags(self._engine, *placed))
 
@@ -348,8 +350,8 @@ class _ManyCall:
         looked_at = [id for index, id in enumerate(own) if index == 0 or type(id) not in IMMUTABLE]
         return all(self._face._key(self.args, self.kwargs, id) == self._keys[id] for id in looked_at)
 
-    def _begin(self, id: Any, group: Gathering, key: str, served: collections.abc.Awaitable[Any]) -> None:
-        task = asyncio.create_task(contained(lambda: served), name="stampede_guard id")
+    def _begin(self, id: Any, group: Gathering, key: str, serve: Run) -> None:
+        task = asyncio.create_task(contained(serve), name="stampede_guard id")
         task.add_done_callback(lambda _: group.settle(self._place(key)))
         self._tasks[id] = task
 

@@ -87,7 +87,7 @@ class Computation:
             self._passengers_changed.set_result(None)
 
     async def _wait_for_somebody_free(self) -> None:
-        while self._flight.plan.request_bound and self._flight.passengers.all_busy:
+        while self._flight.passengers.all_busy:
             self._passengers_changed = self._runtime.loop.create_future()
             await self._passengers_changed
 
@@ -157,11 +157,13 @@ class Computation:
 
     async def _run_bounded(self) -> Result | on.Abandoned:
         policy, passengers = self._flight.plan.policy, self._flight.passengers
-        await self._wait_for_somebody_free()
+        if self._flight.plan.request_bound:
+            await self._wait_for_somebody_free()
         deadline = self._runtime.loop.time() + seconds_to_wait("own_computation", policy)
         left = refused = 0
         while left <= policy.max_handovers:
-            await self._wait_for_somebody_free()
+            if self._flight.plan.request_bound:
+                await self._wait_for_somebody_free()
             result = await self._run_once(deadline)
             if result is None:
                 left += 1
@@ -212,7 +214,7 @@ class Computation:
         self.has_begun = True
         hooks, began = self._runtime.hooks, self._runtime.loop.time()
         flight.feed(on.ComputationBegan(began))
-        if hooks:
+        if hooks.any:
             context.run(hooks.tell, Started(flight.plan.title, flight.name, flight.id))
         # A computation in the background has no caller to raise Ctrl-C in.
         call = _in_background if leader is None else contained
@@ -233,7 +235,7 @@ class Computation:
         finally:
             self.took_ms = round(1000 * (self._runtime.loop.time() - began))
             flight.leader = None
-            if hooks:
+            if hooks.any:
                 hooks.tell(self._computed(task, self._runtime.loop.time() - began))
         if bound and leader is not None and leader.gone and (task.cancelled() or error_of(task) is not None):
             # Not only a cancellation: a driver may raise any error when it is cancelled. It does not concern the value.

@@ -136,20 +136,21 @@ class Flight:
         run: Run,
         variables: Variables,
         *,
+        until: float,
         bound: bool = False,
         stale: Reading | None = None,
         patient: bool = False,
         share: bool = False,
         keep_refreshing: bool = False,
     ) -> Passenger:
-        """Add a caller. Raises `Overloaded` if `max_passengers` wait already.
+        """Add a caller that waits `until` a time of the loop's clock. Raises `Overloaded` if too many wait already.
 
         `keep_refreshing`: other callers get the old value meanwhile, although this one has none.
         """
         if self._runtime.orders:
             self._runtime.obey()
         passenger = self.passengers.join(
-            run, variables, bound=bound, stale=stale, patient=patient, share=share
+            run, variables, until=until, bound=bound, stale=stale, patient=patient, share=share
         )
         has_old, patient = stale is not None or keep_refreshing, patient and not bound
         late = self.name in self._runtime.flights.late
@@ -157,7 +158,8 @@ class Flight:
         if late or (state.serves_old and not has_old) or (patient and not state.lingers):
             self._runtime.flights.late.discard(self.name)
             self.feed(on.Joined(has_old, patient, late))
-        self.computation.passengers_changed()
+        if self.plan.request_bound:
+            self.computation.passengers_changed()
         return passenger
 
     async def leave(self, passenger: Passenger) -> None:
@@ -209,7 +211,8 @@ class Flight:
             # No await from the last decision to this line: else a caller could join a flight that has landed.
             assert isinstance(command, do.Land)
             self._runtime.landed(self)
-            self._pause(command.pause)
+            if command.pause:
+                self._pause(command.pause)
             self.passengers.dismiss(crash)
             if command.releases and not self._runtime.closing:
                 self._runtime.session.forget(self.name, flight=self.id)
@@ -240,7 +243,8 @@ class Flight:
                 self._pause(pause)
                 return await self._release(outcome)
             case do.Deliver(outcome, to, keeps, pause):
-                self._pause(pause)
+                if pause:
+                    self._pause(pause)
                 return self._delivery.deliver(outcome, to, keeps=keeps)
             case do.Land():
                 raise AssertionError("landing is not carried out")

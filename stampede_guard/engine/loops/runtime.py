@@ -186,7 +186,7 @@ class Runtime(Remembering):
         `apart` separates flights of one entry whose callers must not meet.
         """
         flight = self.flights.get(name + apart)
-        if flight is not None and not alone and not flight.lets_nobody_wait:
+        if flight is not None and not alone and (flight.plan.share_uncached or not flight.lets_nobody_wait):
             return flight
         # A place that no other caller can find.
         place = name + apart if flight is None and not alone else f"{name}\0{next(self._numbers)}"
@@ -217,7 +217,7 @@ class Runtime(Remembering):
         """Forget a flight when it lands, so that memory does not grow with the number of keys."""
         self.flights.forget(flight)
         collapsed = flight.joined - 1
-        if self.hooks and flight.passengers.collapsed:
+        if self.hooks.any and flight.passengers.collapsed:
             self.hooks.tell(Collapsed(flight.plan.title, flight.name, flight.passengers.collapsed))
         if collapsed > 0 and not self.hooks.logs_herds:
             self.herds.landed(flight.plan.title, flight.joined)

@@ -169,6 +169,11 @@ class Fitted:
         given = [*zip(self.names(args), args, strict=True)]
         given += [(self.named(key), value) for key, value in kwargs.items()]
         for name, value in given:
+            fitter = self._fitters.get(name)
+            if fitter is not None and name not in self._with_moments:
+                kind = type(value)
+                if kind in fitter.exact and kind not in _WRITTEN_IN_MANY_WAYS:
+                    continue
             self.note_value(name, value)
             if name in self._with_moments:
                 for zone in _zones_in(value):

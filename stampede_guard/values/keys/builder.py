@@ -12,7 +12,7 @@ from typing import Any
 from stampede_guard.errors import KeyPartError
 from stampede_guard.values import annotations as said
 from stampede_guard.values.arguments.binding import Bound, binder, made, parameters_of
-from stampede_guard.values.arguments.captured import IMMUTABLE, Copying, all_immutable
+from stampede_guard.values.arguments.captured import IMMUTABLE, Copying
 from stampede_guard.values.arguments.fitted import Fitted
 from stampede_guard.values.keys import advice
 from stampede_guard.values.keys.checking import (
@@ -94,6 +94,7 @@ class KeyBuilder:
         "left_out",
         "name",
         "replaced",
+        "varies",
         "version",
     )  # fmt: skip
 
@@ -132,6 +133,8 @@ class KeyBuilder:
         self.replaced = callable(key)
         self._template = key if isinstance(key, str) else ""
         self._context = tuple((f"@{escape(variable.name)}=", variable) for variable in context)
+        self.varies = bool(self._context or self._defaults)
+        """Whether a call's key may change later, although its arguments cannot."""
         sensitive = {name for name in parameters if name in hidden or is_sensitive(name)}
         self._hashed = {f"{escape(name)}=" for name in sensitive}
         self._hashed |= {label for label, variable in self._context if is_sensitive(variable.name)}
@@ -226,10 +229,6 @@ class KeyBuilder:
         (label,) = self._labels
         (value,) = self._arguments(*args, **kwargs)
         return self._whole(label + self._part(label, value))
-
-    def may_change(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether a call's key may change later, because a value in it has changed."""
-        return bool(self._context or self._defaults) or not all_immutable(args, kwargs)
 
     def copied(
         self, copying: Copying, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -1,0 +1,45 @@
+"""The functions that run for a call stay few. Each one more costs every caller, whatever the machine."""
+
+from __future__ import annotations
+
+import asyncio
+
+from stampede_guard import StampedeGuard
+from tests.support.counted import counted
+from tests.support.gate import until
+
+OF_A_MISS = 258
+OF_ONE_MORE_IN_A_HERD = 22
+"""Raise these only for a reason. `OF_ONE_MORE_IN_A_HERD` is paid by each of the fifty callers of a burst."""
+HERD = 20
+
+
+async def _functions_of_a_herd(url: str, namespace: str, callers: int) -> list[str]:
+    async with StampedeGuard.from_url(url, namespace=namespace) as guard:
+
+        @guard.locked_cache(ttl=600)
+        async def load(number: int) -> int:
+            return number
+
+        await load(0)
+        flights = guard.engine.runtime().flights
+        await until(lambda: not flights)
+        with counted() as calls:
+            await asyncio.gather(*[load(1) for _ in range(callers)])
+            await until(lambda: not flights)
+    return calls
+
+
+async def test_a_miss_calls_few_functions(valkey_url: str, namespace: str) -> None:
+    calls = await _functions_of_a_herd(valkey_url, namespace, 1)
+    assert 50 < len(calls) <= OF_A_MISS, (len(calls), sorted(calls))
+
+
+async def test_one_more_caller_of_a_herd_costs_few_functions_and_no_timer(
+    valkey_url: str, namespace: str
+) -> None:
+    one = await _functions_of_a_herd(valkey_url, f"{namespace}1", 1)
+    many = await _functions_of_a_herd(valkey_url, f"{namespace}2", 1 + HERD)
+    more = (len(many) - len(one)) / HERD
+    assert 5 < more <= OF_ONE_MORE_IN_A_HERD, (more, sorted(many))
+    assert many.count("Passengers._set_timer") == 1
