@@ -64,7 +64,7 @@ class OpenTelemetryHook:
             attributes={
                 "stampede_guard.function": event.function,
                 "stampede_guard.flight": event.flight,
-                "stampede_guard.engine.flights.fallback": event.fallback,
+                "stampede_guard.fallback": event.fallback,
             },
         )
         self._open[event.flight, event.fallback] = span

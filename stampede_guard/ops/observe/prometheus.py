@@ -4,6 +4,7 @@ mode.
 | metric | labels | what |
 |---|---|---|
 | `stampede_guard_calls_total` | function, result | calls: `hit`, `stale`, `miss` |
+| `stampede_guard_served_total` | function, source | stored values that calls got: from `store`, `l1` or `memory` |
 | `stampede_guard_wait_seconds` | function, outcome | how long a call without a hit waited, and the outcome |
 | `stampede_guard_refreshes_total` | function, outcome | calls of `refresh()`, and their outcomes |
 | `stampede_guard_compute_seconds` | function | how long computations took |
@@ -21,16 +22,24 @@ mode.
 | `stampede_guard_breaker_changes_total` | state | `open`, `closed` |
 | `stampede_guard_store_refusals_total` | kind, state | `refused`, `recovered`; kinds: those of event `Refused` |
 | `stampede_guard_not_stored_total` | function, kind | computed values that were not stored |
+| `stampede_guard_job_slots_total` | function, outcome | slots that this worker claimed |
+| `stampede_guard_job_seconds` | function | from a slot's claim to its outcome |
+| `stampede_guard_in_flight` | function | gauge: computations that run now |
+| `stampede_guard_store_away` | part | gauge: 1 while the store, or this server of it, is away |
+| `stampede_guard_leases_held` | function | gauge: leases of one's own that are held now |
+
+The gauges of several processes are added up, those of ended processes left out.
 """
 
 from __future__ import annotations
 
 from typing import assert_never
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from stampede_guard import events
 from stampede_guard.events import Event
+from stampede_guard.ops.observe.gauges import Gauges
 from stampede_guard.options import takes_options
 
 __all__ = ["PrometheusHook"]
@@ -58,7 +67,12 @@ class PrometheusHook:
         def histogram(name: str, text: str, *labels: str) -> Histogram:
             return Histogram(f"{prefix}_{name}", text, labels, registry=registry, buckets=SECONDS)
 
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"{prefix}_{name}", text, labels, registry=registry, multiprocess_mode="livesum")
+
         self._functions: set[str] = set()
+        self._gauges = Gauges(gauge, self._label)
+        self._served = counter("served_total", "Stored values that calls got.", "function", "source")
         self._calls = counter("calls_total", "Calls of cached functions.", "function", "result")
         self._waits = histogram("wait_seconds", "Waits of calls without a hit.", "function", "outcome")
         self._refreshes = counter("refreshes_total", "Calls of refresh().", "function", "outcome")
@@ -89,11 +103,16 @@ class PrometheusHook:
         )
 
     def __call__(self, event: Event, /) -> None:
+        self._gauges(event)
         match event:
             case events.Hit():
-                self._calls.labels(self._label(event.function), "hit").inc()
+                label = self._label(event.function)
+                self._calls.labels(label, "hit").inc()
+                self._served.labels(label, event.source).inc()
             case events.Stale():
-                self._calls.labels(self._label(event.function), "stale").inc()
+                label = self._label(event.function)
+                self._calls.labels(label, "stale").inc()
+                self._served.labels(label, event.source).inc()
             case events.Miss():
                 self._calls.labels(self._label(event.function), "miss").inc()
             case events.Waited():

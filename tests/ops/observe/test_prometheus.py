@@ -40,14 +40,12 @@ def some(kind: type) -> list[events.Event]:
 
 
 @pytest.mark.parametrize("kind", typing.get_args(events.Event), ids=lambda kind: kind.__name__)
-def test_every_event_but_the_start_of_a_computation_is_counted(
-    registry: CollectorRegistry, kind: type
-) -> None:
+def test_every_event_but_the_start_of_a_job_is_counted(registry: CollectorRegistry, kind: type) -> None:
     hook = PrometheusHook(registry)
     for event in some(kind):
         before = text(registry)
         hook(event)
-        assert (text(registry) != before) == (kind not in (events.Started, events.JobStarted))
+        assert (text(registry) != before) == (kind is not events.JobStarted)
     assert ENTRY not in text(registry) and "secret" not in text(registry)
 
 
@@ -71,6 +69,33 @@ async def test_a_guard_with_the_hook_fills_the_metrics(registry: CollectorRegist
     assert sample("compute_seconds_count", function="reports") == 1
     assert sample("wait_seconds_count", function="reports", outcome="computed") == 1
     assert "secret" not in text(registry)
+
+
+def test_gauges_follow_what_begins_and_ends(registry: CollectorRegistry) -> None:
+    hook = PrometheusHook(registry)
+
+    def sample(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"stampede_guard_{name}", labels)
+
+    hook(events.Computed("f", ENTRY, 0.1, "began before the hook"))
+    hook(events.Started("f", ENTRY, "1"))
+    hook(events.Started("f", ENTRY, "1", fallback=True))
+    assert sample("in_flight", function="f") == 2
+    hook(events.Computed("f", ENTRY, 0.1, "1"))
+    assert sample("in_flight", function="f") == 1
+    hook(events.Computed("f", ENTRY, 0.1, "1", fallback=True))
+    assert sample("in_flight", function="f") == 0
+    hook(events.BreakerOpened())
+    assert sample("store_away", part="") == 1
+    hook(events.BreakerClosed())
+    assert sample("store_away", part="") == 0
+    hook(events.LeaseWon("election", ENTRY, 1, 0.1))
+    hook(events.LeaseSkipped("election", ENTRY, "somebody", 0.1))
+    assert sample("leases_held", function="election") == 1
+    hook(events.HoldLost("election", ENTRY, 1, 0.1, "silence"))
+    assert sample("leases_held", function="election") == 0
+    hook(events.Stale("f", ENTRY, "l1"))
+    assert sample("served_total", function="f", source="l1") == 1
 
 
 def test_labels_are_bounded_whatever_keys_are_called(registry: CollectorRegistry) -> None:

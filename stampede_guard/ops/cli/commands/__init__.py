@@ -20,6 +20,7 @@ COMMANDS = {
     "stats": "What the fleet did: calls, hit rate, computations, and those that were saved.",
     "top": "What the fleet does now: rates, hit rates, hottest entries, faults.",
     "mode": "Switch modes for all processes.",
+    "dashboards": "Write alert rules for Prometheus and a dashboard for Grafana.",
     "leases": "Leases, elections included: which process holds what, and which processes wait.",
     "jobs": "Jobs: their schedules, their history, and whether they are healthy.",
     "audit": "Find unlocked caches in source code; `explain SG201` describes a rule.",

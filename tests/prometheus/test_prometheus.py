@@ -1,0 +1,192 @@
+"""A real Prometheus scrapes a fleet: every expression returns data, and each alert fires when it should and not else.
+
+Needs `prometheus` and `promtool` (Debian: apt-get install prometheus): `make test-prometheus`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bench.herd.valkey import ValkeyServer
+from scripts.dashboard import PANELS
+from tests.ops.dashboards.test_files import ALERTS, FOLDER, ROOT
+
+PATIENCE = 60.0
+BUSY = {
+    "StampedeGuardStoreAway": ("stampede_guard_store_away{part=''}", "1+0x40"),
+    "StampedeGuardStoreRefuses": (
+        "stampede_guard_store_refusals_total{kind='full',state='refused'}",
+        "0+1x40",
+    ),
+    "StampedeGuardValuesNotStored": ("stampede_guard_not_stored_total{function='f',kind='full'}", "0+1x40"),
+    "StampedeGuardHoldersDie": ("stampede_guard_takeovers_total{function='f'}", "0+1x40"),
+    "StampedeGuardLeasesLapse": ("stampede_guard_leases_lost_total{function='f'}", "0+1x40"),
+    "StampedeGuardHoldersSlow": ("stampede_guard_fallbacks_total{function='f',outcome='served'}", "0+1x40"),
+    "StampedeGuardTimeouts": ("stampede_guard_timeouts_total{function='f',what='wait_timeout'}", "0+1x40"),
+    "StampedeGuardComputationsFail": (
+        "stampede_guard_computations_total{function='f',outcome='error'}",
+        "0+9x40",
+    ),
+    "StampedeGuardHitRateLow": ("stampede_guard_calls_total{function='f',result='miss'}", "0+900x40"),
+    "StampedeGuardJobsFail": ("stampede_guard_job_slots_total{function='f',outcome='failed'}", "0+1x40"),
+}
+"""For each alert: the series that rises, once a minute, when something is wrong."""
+ALWAYS = (
+    ("stampede_guard_calls_total{function='f',result='hit'}", "0+100x40"),
+    ("stampede_guard_computations_total{function='f',outcome='ok'}", "0+1x40"),
+)
+
+
+def with_job(series: str) -> str:
+    return series.replace("{", "{job='shop',")
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_an_alert_fires_when_it_should_and_is_quiet_otherwise(rule: dict[str, Any], tmp_path: Path) -> None:
+    alert = rule["alert"]
+
+    def case(*, wrong: bool) -> dict[str, Any]:
+        series = [
+            *ALWAYS,
+            *(one if name == alert and wrong else (one[0], "0+0x40") for name, one in BUSY.items()),
+        ]
+        return {
+            "interval": "1m",
+            "input_series": [{"series": with_job(name), "values": values} for name, values in series],
+        }
+
+    firing = promtool_says({"rule_files": ["alerts.yml"], "tests": [case(wrong=True)]}, alert, tmp_path)
+    quiet = promtool_says({"rule_files": ["alerts.yml"], "tests": [case(wrong=False)]}, alert, tmp_path)
+    assert "got:[]" not in firing and f'alertname="{alert}"' in firing
+    assert quiet == "", "nothing is wrong, and nothing is reported"
+
+
+def promtool_says(told: dict[str, Any], alert: str, folder: Path) -> str:
+    """What promtool says that fires at minute 35, if nothing is expected to. Empty: nothing fires."""
+    (folder / "alerts.yml").write_text((FOLDER / "alerts.yml").read_text("utf-8"), "utf-8")
+    told["tests"][0]["alert_rule_test"] = [{"eval_time": "35m", "alertname": alert, "exp_alerts": []}]
+    (folder / "tests.yml").write_text(yaml.safe_dump(told), "utf-8")
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(folder / "tests.yml")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode == 0:
+        return ""
+    assert "FAILED" in done.stdout + done.stderr, done.stdout + done.stderr
+    return re.sub(r"\s+", "", done.stdout + done.stderr)
+
+
+def test_the_rules_are_well_formed() -> None:
+    done = subprocess.run(
+        ["promtool", "check", "rules", str(FOLDER / "alerts.yml")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0 and f"{len(ALERTS)} rules found" in done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("prometheus")
+    with ValkeyServer() as server:
+        command = [sys.executable, "-m", "tests.prometheus.fleet", server.url]
+        fleet = [
+            subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(2)
+        ]
+        ports = [int(process.stdout.readline()) for process in fleet if process.stdout is not None]
+        (folder / "prometheus.yml").write_text(
+            yaml.safe_dump({
+                "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+                "rule_files": [str(FOLDER / "alerts.yml")],
+                "scrape_configs": [
+                    {"job_name": "shop", "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports]}]}
+                ],
+            })
+        )  # fmt: skip
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        daemon = subprocess.Popen(
+            [
+                "prometheus",
+                f"--config.file={folder / 'prometheus.yml'}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            daemon.terminate()
+            daemon.wait(timeout=30)
+            for process in fleet:
+                process.communicate(timeout=30)
+
+
+def ask(url: str, path: str, **query: str) -> Any:
+    with urllib.request.urlopen(f"{url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
+        return json.load(answer)["data"]
+
+
+def eventually(url: str, expr: str) -> list[Any]:
+    """The first answer with data. Prometheus needs some scrapes before a rate exists."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        try:
+            found: list[Any] = ask(url, "query", query=expr)["result"]
+        except OSError:
+            found = []
+        if found and all(one["value"][1] != "NaN" for one in found):
+            return found
+        time.sleep(0.2)
+    raise AssertionError(f"no data: {expr}")
+
+
+def concrete(expr: str) -> str:
+    """As Grafana fills in its variables."""
+    return expr.replace("$__rate_interval", "10s").replace("$job", ".*").replace("$function", ".*")
+
+
+@pytest.mark.parametrize(
+    ("title", "expr"),
+    [(panel.title, expr) for panel in PANELS for expr in panel.lines.values()],
+    ids=lambda word: None,
+)
+def test_every_expression_of_the_dashboard_returns_data(prometheus: str, title: str, expr: str) -> None:
+    assert eventually(prometheus, concrete(expr)), title
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_every_expression_of_the_rules_finds_its_series(prometheus: str, rule: dict[str, Any]) -> None:
+    # Without its comparison: the series exist, whether or not the alert fires.
+    bare = re.sub(r"\s[<>]\s[0-9.]+", "", rule["expr"])
+    assert eventually(prometheus, bare)
+
+
+def test_prometheus_evaluates_the_rules_without_an_error(prometheus: str) -> None:
+    eventually(prometheus, "up")
+    groups = ask(prometheus, "rules")["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert {rule["name"] for rule in rules} == {rule["alert"] for rule in ALERTS}
+    assert {rule["health"] for rule in rules} <= {"ok", "unknown"}
