@@ -95,7 +95,7 @@ class GuardedCache(RedisCache):
             lease.enter()
             value = self._led(lease, default, timeout) if lease.leading else lease.value
         if value is MISSING:
-            return self._unled(full, default() if callable(default) else default, timeout)
+            return self._unled(full, default() if callable(default) else default, timeout, default)
         return value
 
     async def aget_or_set(
@@ -124,17 +124,17 @@ class GuardedCache(RedisCache):
                 self._forget(leading)
         if leading is not None:
             try:
-                return await _in_thread(self._led, leading, lambda: made, timeout)
+                return await _in_thread(self._led, leading, lambda: made, timeout, default)
             except asyncio.CancelledError:
                 leading.abandon()
                 raise
-        return await _in_thread(self._unled, full, made, timeout)
+        return await _in_thread(self._unled, full, made, timeout, default)
 
-    def _led(self, lease: Lease, default: Callable[[], Any], timeout: Any) -> Any:
+    def _led(self, lease: Lease, default: Callable[[], Any], timeout: Any, whose: Any = None) -> Any:
         self._mine.append(lease)
         try:
             value = default()
-            data, seconds = self._encoded(value), self.get_backend_timeout(timeout)
+            data, seconds = self._encoded(value, whose or default), self.get_backend_timeout(timeout)
         except BaseException as error:
             lease.fail(error)
             raise
@@ -150,19 +150,19 @@ class GuardedCache(RedisCache):
             lease.settle(data, seconds)
         return self._cache.decode(data)
 
-    def _unled(self, full: str, value: Any, timeout: Any) -> Any:
+    def _unled(self, full: str, value: Any, timeout: Any, whose: Any) -> Any:
         """As Django does it: `add`, and then read what is stored."""
-        if self._encoded(value) is None:
+        if self._encoded(value, whose) is None:
             return value
         self._cache.fill(full, value, self.get_backend_timeout(timeout), new=True)
         return self._cache.get(full, value)
 
-    def _encoded(self, value: Any) -> bytes | None:
+    def _encoded(self, value: Any, whose: Any) -> bytes | None:
         """None if it cannot be stored. The caller then gets its own value, and the log has the error."""
         try:
             return self._cache.encode(value)
         except UnsupportedValue as error:
-            self._cache.report(error)
+            self._cache.report(error, whose)
             return None
 
     # --- set ---------------------------------------------------------------------------------------

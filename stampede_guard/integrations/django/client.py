@@ -68,9 +68,10 @@ class Client(RedisCacheClient):
             log.warning("a cached value cannot be read, which counts as a miss: %s", type(error).__name__)
             return default
 
-    def report(self, error: UnsupportedValue) -> None:
-        """One ERROR for each type of value."""
-        text = str(error)
+    def report(self, error: UnsupportedValue, whose: Any) -> None:
+        """One ERROR for each type of value and function. Not with the key, which may be a secret."""
+        named = getattr(whose, "__qualname__", None)
+        text = f"{error} (from {whose.__module__}.{named}())" if named else str(error)
         if text not in self._reported and len(self._reported) < _BATCH:
             self._reported.add(text)
             log.error("served, but not stored: %s", text)

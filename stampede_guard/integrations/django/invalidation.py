@@ -44,8 +44,11 @@ class _Pending:
     def __init__(self, guard: StampedeGuard, tags: Iterable[str]) -> None:
         self.guard = guard
         self.tags = dict.fromkeys(tags)
+        self.is_done = False
+        """Within `captureOnCommitCallbacks` of a test, Django calls it and keeps it."""
 
     def __call__(self) -> None:
+        self.is_done = True
         wait(self._invalidate)
 
     async def _invalidate(self) -> None:
@@ -64,7 +67,7 @@ def invalidate_on_commit(*tags: str, using: str | None = None, cache: str = "def
     guard = guard_of(cache)
     hooks = transaction.get_connection(using).run_on_commit
     last = hooks[-1] if hooks else None
-    if last and isinstance(last[1], _Pending) and last[1].guard is guard:
+    if last and isinstance(last[1], _Pending) and last[1].guard is guard and not last[1].is_done:
         if last[0] == set(transaction.get_connection(using).savepoint_ids):
             last[1].tags.update(dict.fromkeys(tags))
             return
@@ -87,7 +90,7 @@ def _connections_with_pending() -> list[Any]:
         connection
         for connection in connections.all(initialized_only=True)
         if connection.in_atomic_block
-        and any(isinstance(hook[1], _Pending) for hook in connection.run_on_commit)
+        and any(isinstance(hook[1], _Pending) and not hook[1].is_done for hook in connection.run_on_commit)
     ]
 
 

@@ -55,6 +55,7 @@ class CacheSettings(NamedTuple):
     policy: Policy
     limits: Limits
     leased: tuple[str, ...]
+    stats: bool | None
     options: dict[str, Any]
 
     @classmethod
@@ -74,6 +75,7 @@ class CacheSettings(NamedTuple):
         url = url.replace("valkey", "redis", 1) if url.startswith("valkey") else url
         namespace = rest.pop("namespace", None) or os.environ.get("STAMPEDE_GUARD_NAMESPACE") or "default"
         leased = tuple(rest.pop("lease_on_miss", LEASED))
+        stats = rest.pop("stats", None)
         serializer = rest.pop("serializer", None)
         if serializer != "pickle":  # Django's own, which is its default
             rest["serializer"] = Serializer if serializer is None else serializer
@@ -88,14 +90,23 @@ class CacheSettings(NamedTuple):
             limits = Limits(**bounds)
         except Misuse as error:
             raise ImproperlyConfigured(f"policy and limits in OPTIONS of the cache: {error}") from error
-        return cls(url, namespace, policy, limits, leased, _PATIENCE | rest)
+        return cls(url, namespace, policy, limits, leased, stats, _PATIENCE | rest)
 
 
 def _refuse_unknown(options: Mapping[str, Any]) -> None:
     """redis-py refuses an unknown option at the first connection only. Raises `ImproperlyConfigured`."""
     if "pool_class" in options:
         return  # a class of the user's own may take more
-    ours = ("namespace", "serializer", "policy", "limits", "lease_on_miss", "pool_class", "parser_class")
+    ours = (
+        "namespace",
+        "serializer",
+        "policy",
+        "limits",
+        "lease_on_miss",
+        "stats",
+        "pool_class",
+        "parser_class",
+    )
     theirs = {
         name for kind in _DRIVERS for base in kind.__mro__ for name in inspect.signature(base).parameters
     }
@@ -130,7 +141,7 @@ _made: dict[str, Shared] = {}
 
 def shared(given: CacheSettings) -> Shared:
     known = json.dumps(
-        [given.url, given.namespace, str(given.policy), str(given.limits), given.options],
+        [given.url, given.namespace, str(given.policy), str(given.limits), given.stats, given.options],
         default=repr,
         sort_keys=True,
     )
@@ -138,7 +149,11 @@ def shared(given: CacheSettings) -> Shared:
     if found is None:
         try:
             guard = StampedeGuard.from_url(
-                given.url, namespace=given.namespace, policy=given.policy, limits=given.limits
+                given.url,
+                namespace=given.namespace,
+                policy=given.policy,
+                limits=given.limits,
+                stats=given.stats,
             )
         except Misuse as error:
             raise ImproperlyConfigured(f"the cache cannot be made: {error}") from error

@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
-from stampede_guard.integrations.django import locked_cache
+from stampede_guard.integrations.django import guard_of, locked_cache
 from tests.integrations.django.shop.settings import caches_at
 
 pytestmark = pytest.mark.usefixtures("site")
@@ -90,3 +90,11 @@ def test_the_command_has_the_url_and_the_namespace_of_the_settings(
 def test_a_misspelt_option_of_the_cache_is_refused_with_the_nearest_one(option: str, meant: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=rf"has no {option} \(do you mean {meant}\?\)"):
         found(LOCATION="redis://localhost", OPTIONS={"namespace": "shop", option: 1})
+
+
+def test_the_settings_switch_the_sums_of_the_fleet_on(valkey_url: str, namespace: str) -> None:
+    given = caches_at(valkey_url, namespace)
+    given["other"]["OPTIONS"] = given["other"]["OPTIONS"] | {"stats": True}
+    with override_settings(CACHES=given):
+        on, off = (guard_of(alias).engine.hooks.any for alias in ("other", "default"))
+    assert (on, off) == (True, False)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest import TestResult, TestSuite
 
 import pytest
 from django.db import models, transaction
+from django.test import TestCase
 
 from stampede_guard.errors import Misuse
 from stampede_guard.integrations.django import guard_of, invalidate_on_commit, invalidates, locked_cache
@@ -211,3 +213,37 @@ def test_a_deletion_needs_no_loaded_columns() -> None:
     watch = Watch("shelf:1")
     Product.objects.only("name").get().delete()
     assert watch.changed() == {"shelf:1"}
+
+
+def test_in_a_test_case_captured_commits_count_and_others_do_not() -> None:
+    from tests.integrations.django.shop.models import Product
+
+    calls = []
+
+    @locked_cache(ttl=60, tags=("shelf:{shelf}",))
+    def total(shelf: int) -> int:
+        calls.append(shelf)
+        return Product.objects.filter(shelf=shelf).count()
+
+    class Tested(TestCase):
+        """Django rolls each test back: it never commits."""
+
+        @classmethod
+        def setUpTestData(cls) -> None:
+            with cls.captureOnCommitCallbacks(execute=True):
+                product(shelf=3)
+
+        def runTest(self) -> None:
+            assert [total(3) for _ in range(2)] == [1, 1]
+            assert len(calls) == 1, "what was set up counts as committed"
+            with self.captureOnCommitCallbacks(execute=True):
+                product(shelf=3)
+            assert [total(3) for _ in range(2)] == [2, 2]
+            assert len(calls) == 2
+            product(shelf=3)
+            assert [total(3) for _ in range(2)] == [3, 3]
+            assert len(calls) == 4, "not captured, so not committed"
+
+    result = TestResult()
+    TestSuite([Tested()]).run(result)
+    assert not result.failures + result.errors, result.failures + result.errors
