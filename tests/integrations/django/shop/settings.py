@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
-__all__ = ["caches_at", "settings_with"]
+__all__ = ["caches_at", "postgres_at", "settings_with"]
 
 
 def caches_at(url: str, namespace: str, **policy: Any) -> dict[str, Any]:
@@ -19,6 +20,20 @@ def caches_at(url: str, namespace: str, **policy: Any) -> dict[str, Any]:
             "LOCATION": url,
             "OPTIONS": given | {"policy": policy | {"takeover_gap": 0.24}},
         },
+    }
+
+
+def postgres_at(url: str, name: str) -> dict[str, Any]:
+    """`name`: what the server calls the connections of this site."""
+    parts = urlsplit(url)
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": parts.path.lstrip("/"),
+        "USER": parts.username,
+        "HOST": parts.hostname,
+        "PORT": parts.port,
+        "ATOMIC_REQUESTS": True,
+        "OPTIONS": {"application_name": name[-60:]},
     }
 
 

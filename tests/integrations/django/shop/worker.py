@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +11,22 @@ from django.conf import settings
 from django.core.cache import cache
 from django.core.handlers.asgi import ASGIHandler
 from django.core.handlers.wsgi import WSGIHandler
+from django.db import connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.template import engines
 from django.urls import path
 from django.views.decorators.cache import cache_page
 
 from tests.chaos.journal import Journal
-from tests.integrations.django.shop.settings import caches_at, settings_with
+from tests.integrations.django.shop.settings import caches_at, postgres_at, settings_with
 
 journal = Journal(Path(os.environ["SHOP_JOURNAL"]))
 settings.configure(
-    **settings_with(
-        os.environ["SHOP_DATABASE"], caches_at(os.environ["SHOP_URL"], os.environ["SHOP_NAMESPACE"])
-    )
-    | {"ROOT_URLCONF": "tests.integrations.django.shop.worker"}
+    **settings_with(":memory:", caches_at(os.environ["SHOP_URL"], os.environ["SHOP_NAMESPACE"]))
+    | {
+        "ROOT_URLCONF": "tests.integrations.django.shop.worker",
+        "DATABASES": {"default": postgres_at(os.environ["SHOP_DATABASE"], os.environ["SHOP_NAMESPACE"])},
+    }
 )
 django.setup()
 
@@ -37,7 +38,8 @@ SECONDS = 0.5
 
 def compute(what: str) -> str:
     journal.write(what, f"{os.getpid()}#{len(journal.lines(what))}", "started")
-    time.sleep(SECONDS)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(%s)", [SECONDS])
     return what
 
 
@@ -70,6 +72,7 @@ def view(request: HttpRequest) -> HttpResponse:
 
 
 @locked_cache(ttl=600)
+@transaction.non_atomic_requests
 async def aview(request: HttpRequest) -> HttpResponse:
     from asgiref.sync import sync_to_async
 
