@@ -106,3 +106,31 @@ def test_the_pictures_are_those_of_the_code_and_say_in_words_what_they_show(name
     assert ET.fromstring(picture).attrib["aria-label"] == told
     assert f"![{told}]({name})" in (ROOT / "docs" / "how-it-works.md").read_text("utf-8")
     assert "prefers-color-scheme: dark" in picture and not re.search(r"https?://(?!www\.w3\.org)", picture)
+
+
+def test_the_probes_ask_for_what_the_page_adds_to_the_application() -> None:
+    page = (ROOT / "docs" / "deploying.md").read_text("utf-8")
+    ((block, _),) = re.findall(r"^```yaml\n(spec:\n(.*?))^```", page, re.DOTALL | re.MULTILINE)
+    (container,) = yaml.safe_load(block)["spec"]["containers"]
+    asked = {name: probe["httpGet"]["path"] for name, probe in container.items() if name.endswith("Probe")}
+    assert asked == {"startupProbe": "/ready", "readinessProbe": "/ready", "livenessProbe": "/live"}
+    for path in asked.values():
+        assert f'app.add_route("{path}", ' in page
+
+
+def test_the_sizes_are_those_of_the_benchmarks() -> None:
+    """About: a new record of a benchmark may differ by a third before the page is wrong."""
+    page = (ROOT / "docs" / "deploying.md").read_text("utf-8")
+    bench = (ROOT / "bench" / "README.md").read_text("utf-8")
+    rows = {
+        "a hit, alone in its tick": r"(\d+) us alone in its tick",
+        "one more hit of that tick": r"(\d+) us for each further hit",
+        "a miss that is granted": r"(\d+) us for the grant",
+        "a miss that waits, or polls": r"(\d+) us per waiting process",
+        "a value published": r"(\d+) us for the value",
+        "one more waiting process woken": r"(\d+) us per wake-up",
+    }
+    for row, pattern in rows.items():
+        (measured,) = re.findall(rf"^\| {row} \| ([\d.]+) us \|$", bench, re.MULTILINE)
+        (told,) = re.findall(pattern, page)
+        assert float(measured) == pytest.approx(float(told), rel=1 / 3), row

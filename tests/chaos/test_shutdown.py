@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -29,26 +31,26 @@ CLOCKS = 0.005
 """Seconds that the journal's clock and the server's may differ in rounding."""
 
 
-def command(server: str, port: int) -> tuple[list[str], int]:
-    """How it is started, and how many processes it makes of the app."""
-    app = "tests.chaos.served:app"
-    uvicorn = ["uvicorn", app, "--port", f"{port}", "--workers", "8", "--log-level", "warning"]
+PAGE = (ROOT / "docs" / "deploying.md").read_text("utf-8")
+RECIPES = {
+    line.split()[0]: shlex.split(line) for line in re.findall(r"^\w+ shop:app .+$", PAGE, re.MULTILINE)
+}
+"""The lines of the page, by the server's name."""
+MORE = {
     # Their own patience with a process that is not scheduled for seconds ends in SIGKILL, which is another test's.
-    uvicorn += ["--timeout-worker-healthcheck", f"{BUSY}"]
-    gunicorn = ["gunicorn", app, "--preload", "--workers", "4", "--bind", f"127.0.0.1:{port}"]
-    gunicorn += ["--worker-class", "uvicorn.workers.UvicornWorker", "--timeout", f"{BUSY}"]
-    gunicorn += ["--graceful-timeout", f"{BUSY}"]
-    granian = ["granian", app, "--interface", "asgi", "--port", f"{port}", "--workers", "4"]
-    # Without it, one process that ends is the end of all of them.
-    granian += ["--respawn-failed-workers", "--log-level", "warning"]
-    hypercorn = ["hypercorn", app, "--workers", "4", "--bind", f"127.0.0.1:{port}"]
-    hypercorn += ["--graceful-timeout", f"{BUSY}"]
-    return {
-        "uvicorn": (uvicorn, 8),
-        "gunicorn": (gunicorn, 4),
-        "granian": (granian, 4),
-        "hypercorn": (hypercorn, 4),
-    }[server]
+    "uvicorn": ["--port", "{port}", "--log-level", "warning", "--timeout-worker-healthcheck", f"{BUSY}"],
+    "gunicorn": ["--bind", "127.0.0.1:{port}", "--timeout", f"{BUSY}", "--graceful-timeout", f"{BUSY}"],
+    "granian": ["--port", "{port}", "--log-level", "warning"],
+    "hypercorn": ["--bind", "127.0.0.1:{port}", "--graceful-timeout", f"{BUSY}"],
+}
+
+
+def command(server: str, port: int) -> tuple[list[str], int]:
+    """How the page starts it, and how many processes it makes of the app."""
+    recipe = RECIPES[server]
+    workers = int(recipe[recipe.index("--workers") + 1])
+    more = [option.format(port=port) for option in MORE[server]]
+    return [server, "tests.chaos.served:app", *recipe[2:], *more], workers
 
 
 @pytest.mark.parametrize("server", ["uvicorn", "gunicorn", "granian"])
