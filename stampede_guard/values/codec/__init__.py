@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from stampede_guard.errors import UnsupportedValue
 from stampede_guard.values.annotations import resolve
 from stampede_guard.values.codec.immutable import is_immutable
-from stampede_guard.values.codec.shapes import Shape, shape_of
+from stampede_guard.values.codec.shapes import Shape, Undescribed, shape_of
 from stampede_guard.values.codec.stamped import Stamped, stamp_of
 from stampede_guard.values.codec.tables import table_of
 from stampede_guard.values.codec.typed import MsgspecCodec, PickleCodec, PydanticCodec
@@ -93,15 +93,25 @@ def codec_for(
 ) -> Codec:
     """The codec for a return annotation (`Any` for none). Raises `UnsupportedValue` for a type that cannot be stored.
 
+    With `models`, a class without declared fields is no error here if the program uses FastAPI: the response model of
+    a route may describe its values.
+
     `pickle=True` stores anything that pickles, for types that nothing else can hold. `function`, with its `title`:
     values carry a stamp of its code where the annotation leaves their shape open; see `values.codec.stamped`.
     """
     if not pickle and (table := table_of(annotation)) is not None:
         return table
-    shape = shape_of(annotation, lenient=pickle)
+    undescribed = ""
+    try:
+        shape = shape_of(annotation, lenient=pickle)
+    except Undescribed as error:
+        if models is None or "fastapi" not in sys.modules:
+            raise
+        # A route's response model may describe what the annotation does not: FastAPI then ignores the annotation.
+        undescribed, annotation, shape = str(error), Any, shape_of(Any)
     codec = _codec_of(shape, annotation, pickle=pickle)
     if models is not None and not pickle:
-        codec = Routed(codec, annotation, models)
+        codec = Routed(codec, annotation, models, undescribed=undescribed)
     stamp = stamp_of(function) if function is not None and shape.open else b""
     return Stamped(codec, stamp, title) if stamp else codec
 

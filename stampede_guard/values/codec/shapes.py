@@ -64,8 +64,15 @@ class Shape:
     """The classes whose objects it holds."""
 
 
+class Undescribed(UnsupportedValue):
+    """The annotation holds a class without declared fields. Something else may describe its values."""
+
+
 def shape_of(annotation: Any, *, lenient: bool = False) -> Shape:
-    """The shape of a type. Raises `UnsupportedValue` if it cannot be stored, unless it is `lenient`."""
+    """The shape of a type. Raises `UnsupportedValue` if it cannot be stored, unless it is `lenient`.
+
+    Raises `Undescribed` for a class without declared fields.
+    """
     shape = Shape()
     walk = _Walk(shape)
     shape.text, shape.immutable = walk.visit(annotation)
@@ -75,7 +82,7 @@ def shape_of(annotation: Any, *, lenient: bool = False) -> Shape:
             if comes_from(kind, "django"):
                 cure = cure_of_django(kind)
                 raise UnsupportedValue(f"the return annotation holds {names}, which cannot be stored: {cure}")
-        raise UnsupportedValue(
+        raise Undescribed(
             f"the return annotation holds {names}, which cannot be stored; use a pydantic model, a dataclass, "
             f"a TypedDict, a NamedTuple, a msgspec.Struct, an enum or Python's own types, or ask for pickle "
             f"by name: pickle=True"

@@ -23,18 +23,31 @@ ResponseModels = Callable[[], tuple[Any, ...]]
 class Routed:
     """Around the codec of the return annotation, which decides the bytes. `Any` stands for no annotation."""
 
-    def __init__(self, inner: Any, annotation: Any, models: ResponseModels) -> None:
+    def __init__(self, inner: Any, annotation: Any, models: ResponseModels, *, undescribed: str = "") -> None:
+        """`undescribed`: why the annotation says nothing about the values. Then they are stored as without one."""
         self.inner = inner
         self.fingerprint: str = inner.fingerprint
         self.shareable: bool | None = inner.shareable
         self.decode: Callable[[bytes], Any] = inner.decode
         self._annotation = None if unwrap(annotation) in (Any, object) else annotation
         self._models = models
+        self._undescribed = undescribed
         self._filters_itself = isinstance(inner, PydanticCodec)
         self._known = _Known((), (), None)
 
     def encode(self, value: Any) -> bytes:
         """Raises `UnsupportedValue`."""
+        try:
+            return self._encoded(value)
+        except UnsupportedValue as error:
+            if not self._undescribed:
+                raise
+            raise UnsupportedValue(
+                f"{self._undescribed}; or, for an endpoint, give its route a response_model=, and call "
+                f"guard.install(app)"
+            ) from error
+
+    def _encoded(self, value: Any) -> bytes:
         known = self._look()
         if not known.models:
             data: bytes = self.inner.encode(value)

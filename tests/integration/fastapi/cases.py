@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Optional
 
 import httpx
@@ -252,6 +252,12 @@ CASES = [
     Case("enum", Colour, lambda: Colour.RED),
     Case("enum from its value", Colour, lambda: "red"),
     Case("text enum", Mood, lambda: Mood.GOOD),
+    # --- an annotation for type checkers: FastAPI ignores it where there is a response model
+    Case("declared as a row", UserRow, row, {"response_model": UserOut}),
+    Case("declared as an open row", UserRow, loaded, {"response_model": UserOut}),
+    Case("declared as rows", Sequence[UserRow], lambda: [row()], {"response_model": list[UserOut]}),
+    Case("declared as an optional row", UserRow | None, lambda: None, {"response_model": UserOut | None}),
+    Case("declared as a plain class", Plain, lambda: Plain(id=7, name="ann"), {"response_model": UserOut}),
     Case("literal", Literal["a", "b"], lambda: "a"),
     Case("number from a text", int, lambda: "7"),
     Case("text for a moment", datetime.datetime, lambda: "2024-01-01T00:00:00Z"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from sqlalchemy import StaticPool, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
 
 from stampede_guard import StampedeGuard
-from stampede_guard.errors import KeyPartError
+from stampede_guard.errors import KeyPartError, UnsupportedValue
 from stampede_guard.stores.memory import MemoryStore
 from tests.integration.fastapi.cases import client_of
 
@@ -163,3 +164,41 @@ def test_a_computation_that_gets_a_row_stays_within_the_request_of_its_session()
 
     assert bound.set_mode.__self__._plan.request_bound
     assert not free.set_mode.__self__._plan.request_bound
+
+
+async def test_a_declared_row_without_a_response_model_is_served_and_the_log_says_what_to_write(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    computed: list[int] = []
+
+    @guard.locked_cache(ttl=60, name="row_of")
+    async def row_of(id: int) -> User:
+        computed.append(id)
+        return User(id=id, name="ann")
+
+    for _ in range(2):
+        assert (await row_of(7)).name == "ann"
+    assert computed == [7, 7]
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "row_of: its results are served, but not cached: the return annotation holds" in told
+    assert (
+        "use a pydantic model" in told
+        and "give its route a response_model=, and call guard.install(app)" in told
+    )
+
+    @guard.locked_cache(ttl=60, name="strictly", strict=True)
+    async def strictly(id: int) -> User:
+        return User(id=id, name="ann")
+
+    with pytest.raises(UnsupportedValue, match="the return annotation holds"):
+        await strictly(7)
+
+
+def test_without_fastapi_there_is_no_response_model_and_a_declared_row_is_an_error_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def row_of(id: int) -> User: ...
+
+    monkeypatch.delitem(sys.modules, "fastapi")
+    with pytest.raises(UnsupportedValue, match="the return annotation holds"):
+        guard.locked_cache(ttl=60, name="without")(row_of)

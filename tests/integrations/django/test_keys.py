@@ -49,6 +49,18 @@ def test_rows_that_differ_have_keys_of_their_own(title: Any) -> None:
     assert title.key(made) == title.key(stored)
 
 
+def test_a_parameter_may_be_declared_as_a_row() -> None:
+    from tests.integrations.django.shop.models import Product
+
+    def words(product: Any) -> str:
+        return str(product.name)
+
+    words.__annotations__["product"] = Product
+    declared: Any = locked_cache(ttl=60, name="shop.words")(words)
+    assert declared(Product(name="tea")) == "tea"
+    assert declared.key(Product(name="tea")) != declared.key(Product(name="milk"))
+
+
 def test_prefetched_rows_are_part_of_the_key(title: Any) -> None:
     from django.db.models import Prefetch
 

@@ -18,7 +18,7 @@ from django.test import RequestFactory, override_settings
 from django.utils import translation
 from django.views import View
 
-from stampede_guard import KeyPartError, Misuse, StampedeGuard
+from stampede_guard import Misuse, StampedeGuard
 from stampede_guard.integrations.django import guard_of, locked_cache
 from tests.integrations.django.gates import Gate, joined, threads
 
@@ -52,19 +52,6 @@ def test_one_of_forty_threads_computes_in_its_own_thread() -> None:
     assert gate.entered == len(here) == 1
     assert here <= callers
     assert total(7) == 70
-
-
-def test_a_row_as_a_parameter_is_refused_and_its_primary_key_proposed() -> None:
-    from tests.integrations.django.shop.models import Note
-
-    def words(note: Any) -> str:
-        raise AssertionError("a row is in no key")
-
-    with pytest.raises(KeyPartError, match=r"row of a database.*key=lambda note: note\.pk"):
-        locked_cache(ttl=60)(words)(Note(pk=7))
-    words.__annotations__["note"] = Note
-    with pytest.raises(KeyPartError, match=r"row of a database.*key=lambda note: note\.pk"):
-        locked_cache(ttl=60, name="shop.words")(words)
 
 
 def test_a_computation_sees_its_callers_transaction_and_leaves_no_connection() -> None:
