@@ -45,3 +45,8 @@ class CallInfo(Generic[T_co]):
 
 def info(value: T, told: Told) -> CallInfo[T]:
     return CallInfo(value, told.source, told.age)
+
+
+def uncached(value: T) -> CallInfo[T]:
+    """Of a value that was computed without the cache."""
+    return CallInfo(value, "bypass", 0.0)

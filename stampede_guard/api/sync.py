@@ -14,7 +14,7 @@ from stampede_guard.api.keyed.plans import computation_of
 from stampede_guard.api.keyed.syncsingle import SyncSingle
 from stampede_guard.api.keyed.values import KeyedEntry
 from stampede_guard.api.keywords import LookOptions, SetOptions, ValueOptions
-from stampede_guard.api.results import MISSING, CallInfo, Missing, info
+from stampede_guard.api.results import MISSING, CallInfo, Missing, info, uncached
 from stampede_guard.engine.engine import Told, tagged
 from stampede_guard.engine.plan import Run
 from stampede_guard.engine.threads.desk import DESK
@@ -110,7 +110,7 @@ class SyncGuard:
         async def call(entry: KeyedEntry, run: Run) -> CallInfo[Any]:
             return info(await guard.serve_entry(entry, run, told), told)
 
-        made: CallInfo[Any] = self._computing(call, key, compute, type, options, in_thread=in_thread)
+        made: CallInfo[Any] = self._computing(call, key, compute, type, options, in_thread, uncached)
         return made
 
     def refresh(
@@ -129,7 +129,7 @@ class SyncGuard:
         async def call(entry: KeyedEntry, run: Run) -> Any:
             return await engine.refresh(entry.plan, entry.name, tagged(run, entry.tags))
 
-        return self._computing(call, key, compute, type, options, in_thread=in_thread)
+        return self._computing(call, key, compute, type, options, in_thread)
 
     @overload
     def single(
@@ -191,8 +191,8 @@ class SyncGuard:
         compute: Callable[[], Any],
         type: Any,
         options: Any,
-        *,
         in_thread: bool,
+        in_child: Callable[[Any], Any] | None = None,
     ) -> Any:
         if not isinstance(in_thread, bool):
             raise Misuse(f"in_thread={in_thread!r} is not allowed: it must be True or False")
@@ -215,7 +215,7 @@ class SyncGuard:
                 return await call(entry, engine.runs.in_thread(plain))
             return await call(entry, functools.partial(desk.run, lambda: settled(entry.plan.codec, plain())))
 
-        return portal().call(at_portal) if in_thread else portal().call_here(at_portal)
+        return portal().call(at_portal) if in_thread else portal().call_here(at_portal, in_child=in_child)
 
     def _refuse_loop(self, method: str) -> None:
         if asyncio._get_running_loop() is not None:

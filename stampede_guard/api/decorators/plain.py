@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 from stampede_guard.api.decorators.decorator import Face
 from stampede_guard.api.decorators.plainresources import with_plain_resources
 from stampede_guard.api.decorators.resources import inserted
-from stampede_guard.api.results import CallInfo, Missing
+from stampede_guard.api.results import CallInfo, Missing, uncached
 from stampede_guard.api.types import Invalidation
 from stampede_guard.engine.engine import NOTHING, Stored
 from stampede_guard.engine.plan import Plan, Run
@@ -39,10 +39,12 @@ class PlainFace(Face[P, R]):
             plan.request_bound = True
         return plan
 
-    def _at_portal(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _at_portal(
+        self, call: Callable[..., Any], args: Any, kwargs: Any, in_child: Callable[[Any], Any] | None = None
+    ) -> Any:
         """Make a call that may compute, on the portal's loop. With `in_thread=False`, it computes in this thread."""
-        through = portal()
-        return (through.call if self._options.in_thread else through.call_here)(call, *args, **kwargs)
+        made = functools.partial(call, *args, **kwargs)
+        return portal().call(made) if self._options.in_thread else portal().call_here(made, in_child=in_child)
 
     def _starter(self) -> Callable[[Any, Any], Run]:
         surroundings = surroundings_of_caller()
@@ -116,7 +118,7 @@ class PlainFace(Face[P, R]):
             elif mode == "shadow":
                 result = self._in_shadow(args, kwargs)
             else:
-                result = self._at_portal(through, *args, **kwargs)
+                result = self._at_portal(through, args, kwargs)
             return result
 
         def invalidate(*args: P.args, **kwargs: P.kwargs) -> Invalidation:
@@ -126,13 +128,13 @@ class PlainFace(Face[P, R]):
         def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
             if self._mode_of_call(args, kwargs) in ("off", "shadow"):
                 return call(*args, **kwargs)
-            result: R = self._at_portal(through.refresh, *args, **kwargs)
+            result: R = self._at_portal(through.refresh, args, kwargs)
             return result
 
         def with_info(*args: P.args, **kwargs: P.kwargs) -> CallInfo[R]:
             if self._mode_of_call(args, kwargs) in ("off", "shadow"):
-                return CallInfo(call(*args, **kwargs), "bypass", 0.0)
-            result: CallInfo[R] = self._at_portal(through.with_info, *args, **kwargs)
+                return uncached(call(*args, **kwargs))
+            result: CallInfo[R] = self._at_portal(through.with_info, args, kwargs, uncached)
             return result
 
         def peek(*args: P.args, **kwargs: P.kwargs) -> R | Missing:

@@ -3,6 +3,9 @@
 This is for plain functions that must not leave their caller's thread (`in_thread=False`): a sqlite connection, a
 thread-local session. The event loop of plain functions still makes the call: it renews the lease, and other callers of
 the key wait there. It gives the computation back to the thread that it came from.
+
+A function may fork, and return in the child as well. The child has a copy of this thread and no event loop. There, the
+call ends with the function's own result or error. The flight and its lease belong to the parent.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
+import os
 import queue
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -49,7 +54,7 @@ class Desk:
         return work.ended.result()
 
     def next(self) -> _Work | None:
-        """What is to be computed next. None: the call is done."""
+        """Wait for the next computation. None: the call is done."""
         return self._inbox.get()
 
     def close(self) -> None:
@@ -61,10 +66,13 @@ class _Work:
     """`ended` is cancelled if an interruption has ended the function: then no other caller gets an outcome."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
-        # Whoever takes the function out decides: the thread that calls it, or the loop that drops it.
+        # Either the thread takes the function out and calls it, or the loop takes it out and drops it.
         self._function = [function]
         self._context = contextvars.copy_context()
         self._loop = asyncio.get_running_loop()
+        self._process = os.getpid()
+        self.outcome: Callable[[], Any] | None = None
+        """In a forked child only: returns the result of the function, or raises its error."""
         self.ended: asyncio.Future[Any] = self._loop.create_future()
 
     def drop(self) -> bool:
@@ -85,13 +93,28 @@ class _Work:
         try:
             result = self._context.run(function)
         except Exception as error:
+            if self._is_copy:
+                self.outcome = functools.partial(_raise, error)
             self._tell(self.ended.set_exception, bearable(error))
         else:
+            if self._is_copy:
+                self.outcome = lambda: result
             self._tell(self.ended.set_result, result)
 
     def give_up(self) -> None:
         self._tell(self.ended.cancel)
 
+    @property
+    def _is_copy(self) -> bool:
+        """Whether this is a forked child. The event loop is in the parent."""
+        return os.getpid() != self._process
+
     def _tell(self, settle: Callable[..., Any], *outcome: Any) -> None:
+        if self._is_copy:
+            return
         with contextlib.suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(settle, *outcome)
+
+
+def _raise(error: Exception) -> Any:
+    raise error

@@ -20,7 +20,7 @@ import contextvars
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from stampede_guard.engine.threads.desk import DESK, Desk
 from stampede_guard.engine.threads.greenlets import (
@@ -56,6 +56,8 @@ class _Call:
         self.result: Any = None
         self.error: BaseException | None = None
         self.when_done: Callable[[], object] = lambda: None
+        self.thread = 0
+        """The thread that waits. 0: an event loop."""
         self._function = function
         self._task: asyncio.Task[None] | None = None
         self._left = False
@@ -164,10 +166,14 @@ class Portal:
             del call
 
     def call_here(
-        self, function: Callable[P, Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs
+        self, function: Callable[[], Coroutine[Any, Any, R]], *, in_child: Callable[[Any], R] | None = None
     ) -> R:
-        """The same, but computations that belong to this call run in this thread while it waits: see `desk`."""
-        call, desk = self._begin(lambda: function(*args, **kwargs)), Desk()
+        """The same, but computations that belong to this call run in this thread while it waits: see `desk`.
+
+        `in_child`: if the computation forks and returns in the child as well, makes the call's result there of its own.
+        None: they are the same.
+        """
+        call, desk = self._begin(function), Desk()
         call.when_done = desk.close
         try:
             with _at(desk):
@@ -180,6 +186,8 @@ class Portal:
                     self._leave(call)
                     work.give_up()
                     raise
+                if work.outcome is not None:
+                    return in_child(work.outcome()) if in_child is not None else cast("R", work.outcome())
             result: R = call.outcome()
             return result
         except BaseException:
@@ -196,7 +204,9 @@ class Portal:
                 "a cached plain function was called on stampede_guard's own event loop, for example from a function "
                 "given as key=: it would wait for itself. Call the undecorated function (`.__wrapped__`) there."
             )
-        return _Call(function)
+        call = _Call(function)
+        call.thread = threading.get_ident()
+        return call
 
     def _hand_over(self, call: _Call) -> None:
         self._calls.add(call)
@@ -207,6 +217,8 @@ class Portal:
         self.loop.call_soon_threadsafe(call.start, context=contextvars.copy_context())
 
     def _leave(self, call: _Call) -> None:
+        if self._copied:
+            return
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(call.leave)
 
@@ -234,9 +246,19 @@ class Portal:
         return result
 
     def forget(self) -> None:
-        """After a fork, in the child. The loop is kept: closing the copy would disturb the parent's loop."""
+        """After a fork, in the child. The loop is kept: closing the copy would disturb the parent's loop.
+
+        The thread that forked may be inside calls: a computation has forked, or a signal handler. They have no loop.
+        """
         _of_the_parents.append(self)
         self._copied = True
+        for call in list(self._calls):
+            if call.thread == threading.get_ident():
+                call.settle(
+                    error=WaitTimeout(
+                        "this process was forked during the call, which its parent goes on with"
+                    )
+                )
         ended_copy(self._greenlet)
 
     def stop(self) -> None:
@@ -263,9 +285,11 @@ def _standing_still() -> Iterator[None]:
     try:
         yield
     finally:
-        WAITING[me] -= 1
-        if not WAITING[me]:
-            del WAITING[me]
+        # A forked child has forgotten them.
+        if (left := WAITING.get(me, 1) - 1) > 0:
+            WAITING[me] = left
+        else:
+            WAITING.pop(me, None)
 
 
 @contextlib.contextmanager

@@ -7,12 +7,12 @@ WSGI, each request of an async view has an event loop of its own, which ends wit
 from __future__ import annotations
 
 import asyncio
-import queue
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextvars import copy_context
 from typing import Any, TypeVar
 
+from stampede_guard.engine.threads.desk import DESK, Desk
 from stampede_guard.engine.threads.portal import portal
 
 __all__ = ["AsyncCaller", "Caller", "submit", "wait"]
@@ -39,37 +39,21 @@ class Caller:
     def __init__(self, function: Callable[..., Any], key: Any = None) -> None:
         self.key = key
         self._function = function
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._desk: Desk | None = None
 
     async def compute(self, args: Any, kwargs: Any) -> Any:
         """On the guard's event loop: hand the computation to the caller's thread, in the flight's context."""
-        loop, context = asyncio.get_running_loop(), copy_context()
-        done: asyncio.Future[Any] = loop.create_future()
-
-        def job() -> None:
-            try:
-                settle, outcome = done.set_result, context.run(self._function, *args, **kwargs)
-            except StopIteration as error:  # no future can hold it
-                settle, outcome = done.set_exception, RuntimeError("the function raised StopIteration")
-                outcome.__cause__ = error
-            except Exception as error:
-                settle, outcome = done.set_exception, error
-            loop.call_soon_threadsafe(lambda: done.done() or settle(outcome))
-
-        self._jobs.put(job)
-        return await done
+        assert self._desk is not None
+        return await self._desk.run(lambda: self._function(*args, **kwargs))
 
     def call(self, face: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call the cached function. This thread waits, and computes if it is asked to."""
-        future = submit(face(*args, **kwargs, stampede_guard_caller=self))
-        future.add_done_callback(lambda _: self._jobs.put(None))
-        try:
-            while (job := self._jobs.get()) is not None:
-                job()
-            return future.result()
-        finally:
-            # An interruption (Ctrl-C, the time limit of a worker) leaves the flight. Otherwise this has no effect.
-            future.cancel()
+
+        async def served() -> Any:
+            self._desk = DESK.get()
+            return await face(*args, **kwargs, stampede_guard_caller=self)
+
+        return portal().call_here(served)
 
 
 class AsyncCaller:

@@ -20,7 +20,7 @@ from django.views import View
 
 from stampede_guard import Misuse, StampedeGuard
 from stampede_guard.integrations.django import guard_of, locked_cache
-from tests.integrations.django.gates import Gate, joined, threads
+from tests.integrations.django.gates import PATIENCE, Gate, joined, threads, until
 
 pytestmark = pytest.mark.usefixtures("site")
 
@@ -275,6 +275,45 @@ async def test_a_cancelled_leader_hands_over_to_a_passenger() -> None:
             await asyncio.sleep(0)
         gates[1].set()
         assert await passenger == 2
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("what", ["helper", "helper with a key", "view"])
+def test_an_interrupted_leader_hands_over_to_a_passenger(
+    what: str, interruption: type[BaseException]
+) -> None:
+    gate = Gate()
+    gate.close()
+
+    def total(number: Any) -> Any:
+        gate.hold()
+        if gate.entered == 1:
+            raise interruption
+        return threading.current_thread().name
+
+    def page(request: Any) -> HttpResponse:
+        return HttpResponse(total(7))
+
+    key: Any = {"key": lambda number: number} if what == "helper with a key" else {}
+    # Without the hand-over, the passenger would wait for the end of the computation.
+    cached = locked_cache(ttl=60, compute_timeout=3600, wait_timeout=3600, **key)(
+        page if what == "view" else total
+    )
+
+    def call() -> tuple[str, str]:
+        found = cached(asked.get("/")).content.decode() if what == "view" else cached(7)
+        return found, threading.current_thread().name
+
+    with threads(2) as submit:
+        leader = submit(call)
+        until(lambda: gate.entered == 1)
+        passenger = submit(call)
+        joined(guard_of(), 2)
+        gate.open()
+        with pytest.raises(interruption):
+            leader.result(PATIENCE)
+        value, thread = passenger.result(PATIENCE)
+    assert (value, gate.entered) == (thread, 2)
 
 
 def test_without_a_cache_of_ours_the_error_names_the_backend() -> None:
