@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import logging
-import math
 import sys
 import weakref
 from collections.abc import AsyncIterator, Iterable
 from http.client import responses
 from typing import TYPE_CHECKING, Any
 
+from stampede_guard.api.answers import answer_to
 from stampede_guard.api.apps.report import report
 from stampede_guard.api.apps.routes import Installed
 from stampede_guard.errors import (
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["install"]
 
-log = logging.getLogger("stampede_guard")
-
 _OWN = {
     "aiohttp": "stampede_guard.integrations.aiohttp.install(guard, app)",
     "flask": "stampede_guard.integrations.flask.Stampede(app, guard=guard)",
@@ -38,8 +35,6 @@ _OWN = {
     "quart": "stampede_guard.integrations.quart.install(guard, app)",
 }
 """What frameworks write that have an integration of their own."""
-STORE_RETRY = 5.0
-"""In seconds: the `Retry-After` of the answer to a store error."""
 
 
 def install(guard: StampedeGuard, app: Any) -> None:
@@ -61,21 +56,11 @@ def install(guard: StampedeGuard, app: Any) -> None:
         raise Misuse(f"install() takes a FastAPI or Starlette application, not {_described(app)}")
     from starlette.responses import JSONResponse
 
-    def unavailable(detail: str, retry_after: float) -> JSONResponse:
-        headers = {"Retry-After": str(max(1, math.ceil(retry_after)))}
-        return JSONResponse({"detail": detail}, status_code=503, headers=headers)
-
-    async def too_long(_: Any, error: Exception) -> JSONResponse:
-        retry_after = error.retry_after if isinstance(error, WaitTimeout) else 1.0
-        return unavailable("The value is being computed. Try again.", retry_after)
-
-    async def too_slow(_: Any, error: Exception) -> JSONResponse:
-        return JSONResponse({"detail": "The value was not computed in time."}, status_code=504)
-
-    async def store_failed(_: Any, error: Exception) -> JSONResponse:
-        # The store's text may name entries and users. So neither the client nor the log gets it.
-        log.error("a request failed with an error of the store: %s", type(error).__name__)
-        return unavailable("The cache is not available. Try again.", STORE_RETRY)
+    async def answered(_: Any, error: Exception) -> JSONResponse:
+        answer = answer_to(error)
+        if answer is None:
+            raise error
+        return JSONResponse({"detail": answer.detail}, status_code=answer.status, headers=answer.headers)
 
     installed = Installed.of(app)
     inner = router.lifespan_context
@@ -91,11 +76,11 @@ def install(guard: StampedeGuard, app: Any) -> None:
                 await guard.aclose()
 
     router.lifespan_context = lifespan
-    app.add_exception_handler(WaitTimeout, too_long)
-    app.add_exception_handler(StoreError, store_failed)
+    app.add_exception_handler(WaitTimeout, answered)
+    app.add_exception_handler(StoreError, answered)
     own = app.exception_handlers
     if ComputeTimeout not in own:
-        app.add_exception_handler(ComputeTimeout, too_slow)
+        app.add_exception_handler(ComputeTimeout, answered)
     if ComputeFailed not in own:
         app.add_exception_handler(ComputeFailed, failed_elsewhere)
     look_among(_Handled(app))
