@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import signal
 import threading
 from typing import Any
 
@@ -20,6 +22,7 @@ from django.views import View
 
 from stampede_guard import Misuse, StampedeGuard
 from stampede_guard.integrations.django import guard_of, locked_cache
+from tests.api.test_in_thread_forks import end_of_child
 from tests.integrations.django.gates import PATIENCE, Gate, joined, threads, until
 
 pytestmark = pytest.mark.usefixtures("site")
@@ -314,6 +317,20 @@ def test_an_interrupted_leader_hands_over_to_a_passenger(
             leader.result(PATIENCE)
         value, thread = passenger.result(PATIENCE)
     assert (value, gate.entered) == (thread, 2)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_in_a_child_that_a_helper_forks_the_call_ends_too() -> None:
+    children: list[int] = []
+
+    @locked_cache(ttl=60)
+    def forks() -> str:
+        children.append(os.fork())
+        if not children[-1]:
+            signal.alarm(int(PATIENCE))
+        return "parent" if children[-1] else "child"
+
+    assert end_of_child(forks, children.pop) == ("parent", 7)
 
 
 def test_without_a_cache_of_ours_the_error_names_the_backend() -> None:
