@@ -131,17 +131,17 @@ def drawn(runs: dict[LaneMode, list[Span]]) -> str:
 
 def _said(runs: dict[LaneMode, list[Span]]) -> str:
     """The picture in words, for those who do not see it."""
-    return "; ".join(f"{TITLES[mode]}: {_queries(spans)} queries" for mode, spans in runs.items())
+    return "; ".join(f"{TITLES[mode]}: {_counted(spans)}" for mode, spans in runs.items())
 
 
-def _queries(spans: Iterable[Span]) -> int:
-    return sum(span.kind == "query" for span in spans)
+def _counted(spans: Iterable[Span]) -> str:
+    count = sum(span.kind == "query" for span in spans)
+    return f"{count} {'query' if count == 1 else 'queries'}"
 
 
 def _panel(mode: LaneMode, spans: list[Span], top: int, scale: float, longest: float) -> list[str]:
-    count = _queries(spans)
     last = max(span.ended for span in spans)
-    told = f"{TITLES[mode]}: {count} {'query' if count == 1 else 'queries'}, all served after {last * 1000:.0f} ms"
+    told = f"{TITLES[mode]}: {_counted(spans)}, all served after {last * 1000:.0f} ms"
     end = longest * scale
     lanes = [
         f'<rect class="lane" x="{LEFT}" y="{y}" width="{end:.0f}" height="{LANE - 4}"/>'
