@@ -275,6 +275,8 @@ def test_the_constraints_are_names_and_versions_only() -> None:
     lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     stated = [line for line in lines if line and not line.startswith("#")]
     assert stated and [line for line in stated if not _PIN.fullmatch(line)] == []
+    names = [re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in stated]
+    assert names == sorted(set(names)), "sorted, each once"
 
 
 def test_the_version_of_the_package_has_its_part_of_the_changelog() -> None:
