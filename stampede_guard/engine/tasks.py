@@ -7,7 +7,9 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-__all__ = ["AT_ITS_PACE", "Stopped", "at_most", "contained", "ended", "error_of", "outcome_of", "retrieve"]
+__all__ = [
+    "AT_ITS_PACE", "Stopped", "at_most", "contained", "done_within", "ended", "error_of", "outcome_of", "retrieve",
+]  # fmt: skip
 
 AT_ITS_PACE: Final[contextlib.AbstractAsyncContextManager[None]] = contextlib.nullcontext()
 """A block that nothing limits. One object serves all, because it holds nothing."""
@@ -51,6 +53,25 @@ def error_of(task: asyncio.Task[Any]) -> BaseException | None:
         return error
     result = task.result()
     return result.error if isinstance(result, Stopped) else None
+
+
+async def done_within(seconds: float, task: asyncio.Task[Any]) -> bool:
+    """Whether the task ends in this time: `asyncio.wait({task}, timeout=seconds)`, without its price for many tasks."""
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+
+    def wake(_: object = None) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    task.add_done_callback(wake)
+    timer = loop.call_later(seconds, wake)
+    try:
+        await over
+    finally:
+        timer.cancel()
+        task.remove_done_callback(wake)
+    return task.done()
 
 
 async def ended(task: asyncio.Task[Any], seconds: float | None = None) -> None:

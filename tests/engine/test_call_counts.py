@@ -10,6 +10,7 @@ from tests.support.gate import until
 
 OF_A_MISS = 258
 OF_ONE_MORE_IN_A_HERD = 22
+OF_ONE_MORE_ID_OF_A_BATCH = 11
 """Raise these only for a reason. `OF_ONE_MORE_IN_A_HERD` is paid by each of the fifty callers of a burst."""
 HERD = 20
 
@@ -43,3 +44,28 @@ async def test_one_more_caller_of_a_herd_costs_few_functions_and_no_timer(
     more = (len(many) - len(one)) / HERD
     assert 5 < more <= OF_ONE_MORE_IN_A_HERD, (more, sorted(many))
     assert many.count("Passengers._set_timer") == 1
+
+
+async def _functions_of_a_batch(url: str, namespace: str, ids: int) -> list[str]:
+    async with StampedeGuard.from_url(url, namespace=namespace) as guard:
+
+        @guard.cached_many(ttl=600)
+        async def load(ids: list[int]) -> dict[int, int]:
+            return {id: id for id in ids}
+
+        await load(list(range(ids)))
+        flights = guard.engine.runtime().flights
+        await until(lambda: not flights)
+        with counted() as calls:
+            found = await load(list(range(ids)))
+    assert len(found) == ids
+    return calls
+
+
+async def test_one_more_id_of_a_batch_that_is_found_costs_few_functions(
+    valkey_url: str, namespace: str
+) -> None:
+    one = await _functions_of_a_batch(valkey_url, f"{namespace}1", 1)
+    many = await _functions_of_a_batch(valkey_url, f"{namespace}2", 1 + HERD)
+    more = (len(many) - len(one)) / HERD
+    assert 3 < more <= OF_ONE_MORE_ID_OF_A_BATCH, (more, sorted(many))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections.abc
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Never, Unpack, cast
 
@@ -149,6 +149,14 @@ class ManyFace(Face[..., Any]):
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> str:
         return self._keys.build(*self._placed(args, kwargs, value))
 
+    def _keys_of(self, args: tuple[Any, ...], kwargs: dict[str, Any], ids: list[Any]) -> dict[Any, str]:
+        """The key of each id. `_key` for each of them would take the arguments apart each time."""
+        key_of, place = self._keys.key_of, self._position
+        if place is None or place >= len(args):
+            return {id: key_of(*args, **kwargs | {self._ids: id}) for id in ids}
+        before, after = args[:place], args[place + 1 :]
+        return {id: key_of(*before, id, *after, **kwargs) for id in ids}
+
     def _group(self, call: _ManyCall) -> collections.abc.Hashable:
         """Equal for calls that may be computed together. One of them runs, with its own arguments and context.
 
@@ -241,10 +249,10 @@ class ManyFace(Face[..., Any]):
         return guard.engine.runs.compare_many(self._plan, entries, run)
 
     async def _serve(self, call: _ManyCall, ids: list[Any]) -> dict[Any, Any]:
-        return await call.serve({id: self._key(call.args, call.kwargs, id) for id in ids})
+        return await call.serve(self._keys_of(call.args, call.kwargs, ids))
 
     async def _refresh(self, call: _ManyCall, ids: list[Any]) -> dict[Any, Any]:
-        return await call.refresh({id: self._key(call.args, call.kwargs, id) for id in ids})
+        return await call.refresh(self._keys_of(call.args, call.kwargs, ids))
 
 
 class _ManyCall:
@@ -264,6 +272,9 @@ class _ManyCall:
         self._tasks: dict[Any, asyncio.Task[Any]] = {}
         self._asked: dict[Any, Question] = {}
         self._keys: dict[Any, str] = {}
+        self._names: dict[Any, str] = {}
+        self._places: dict[Any, str] = {}
+        """Names of the flights that may compute these ids."""
 
     async def plain(self, ids: list[Any]) -> dict[Any, Any]:
         """Call the function in the caller's context, as if there were no cache. It never joins a batch."""
@@ -272,68 +283,68 @@ class _ManyCall:
 
     async def serve(self, keys: dict[Any, str]) -> dict[Any, Any]:
         engine, hits, plan, found = self._engine, self._engine.hits, self._plan, dict[Any, Any]()
-        prefix, is_on = engine.prefix, self.mode == "on"
-        places, group = self._gathering(keys)
+        group, is_on = self._gathering(keys), self.mode == "on"
         try:
-            for id, key in keys.items():
-                name = prefix + key
-                if plan.l1 and is_on:
-                    value = hits.near(plan, name)
-                    if value is not NOTHING:
-                        found[id] = value
-                        continue
-                group.expect(places[id])
-                asked = hits.ask(plan, name) if is_on else None
-                if asked is not None:
-                    self._asked[id] = asked
+            wanted = self._names
+            if plan.l1 and is_on:
+                near = {id: hits.near(plan, name) for id, name in wanted.items()}
+                found = {id: value for id, value in near.items() if value is not NOTHING}
+                wanted = {id: name for id, name in wanted.items() if id not in found}
+            group.expect([self._places[id] for id in wanted] if found else self._places.values())
+            asked = hits.ask_all(plan, wanted.values()) if is_on else [None] * len(wanted)
+            for (id, name), question in zip(wanted.items(), asked, strict=True):
+                if question is not None:
+                    self._asked[id] = question
                 else:
-                    run = self._run(group, key, id)
-                    self._begin(id, group, key, partial(engine.serve, plan, name, run, mode=self.mode))
-            await self._read(keys, group, found)
+                    run = self._run(group, id)
+                    self._begin(id, group, partial(engine.serve, plan, name, run, mode=self.mode))
+            await self._read(group, found)
             return found | await self._computed() if self._tasks else found
         finally:
-            await self._leave(places.values(), group)
+            await self._leave(group)
 
     async def refresh(self, keys: dict[Any, str]) -> dict[Any, Any]:
-        places, group = self._gathering(keys)
+        group = self._gathering(keys)
         try:
-            for id, key in keys.items():
-                group.expect(places[id])
-                run, name = self._run(group, key, id), self._engine.prefix + key
-                served = partial(self._engine.refresh, self._plan, name, run, mode=self.mode)
-                self._begin(id, group, key, served)
+            group.expect(self._places.values())
+            for id, name in self._names.items():
+                run = self._run(group, id)
+                self._begin(id, group, partial(self._engine.refresh, self._plan, name, run, mode=self.mode))
             return await self._computed()
         finally:
-            await self._leave(places.values(), group)
+            await self._leave(group)
 
-    def _place(self, key: str) -> str:
-        """The name of the flight that may compute this key."""
-        name = self._engine.prefix + key
-        return bypassed_name(name) if self.mode == "bypass" else name
-
-    async def _read(self, keys: dict[Any, str], group: Gathering, found: dict[Any, Any]) -> None:
+    async def _read(self, group: Gathering, found: dict[Any, Any]) -> None:
         """Put fresh values into `found`. Serve all other ids like calls whose read is done."""
-        engine, hits, plan = self._engine, self._engine.hits, self._plan
+        hits, plan, names = self._engine.hits, self._plan, self._names
+        fresh: list[str] = []
         for id, (runtime, near, read) in self._asked.items():
-            name = engine.prefix + keys[id]
+            name = names[id]
+            if fresh and not read.done():
+                # Batches wait for what is decided here.
+                group.settle(fresh)
+                fresh = []
             try:
                 reading = await read
             except StoreError as error:
-                run = self._run(group, keys[id], id)
-                self._begin(id, group, keys[id], partial(hits.unread, runtime, plan, name, run, error))
+                run = self._run(group, id)
+                self._begin(id, group, partial(hits.unread, runtime, plan, name, run, error))
                 continue
             value = hits.hit(runtime, plan, name, reading, near)
             if value is not NOTHING:
                 found[id] = value
-                group.settle(name)
+                fresh.append(name)
             else:
-                run = self._run(group, keys[id], id)
-                self._begin(id, group, keys[id], partial(hits.found, runtime, plan, name, run, reading))
+                run = self._run(group, id)
+                self._begin(id, group, partial(hits.found, runtime, plan, name, run, reading))
+        group.settle(fresh)
+        self._asked = {}
 
-    def _run(self, group: Gathering, key: str, id: Any) -> Run:
-        compute = partial(group.compute, self._place(key), id, self._start)
-        placed = self._face._placed(self.args, self.kwargs, id)
-        return tagged(compute, self._face._tags(self._engine, *placed))
+    def _run(self, group: Gathering, id: Any) -> Run:
+        compute, face = partial(group.compute, self._places[id], id, self._start), self._face
+        if not face._options.tags:
+            return compute
+        return tagged(compute, face._tags(self._engine, *face._placed(self.args, self.kwargs, id)))
 
     async def _start(self, ids: list[Any]) -> Any:
         args, kwargs = self._face._placed(self.args, self.kwargs, like(self.given, ids))
@@ -350,9 +361,10 @@ class _ManyCall:
         looked_at = [id for index, id in enumerate(own) if index == 0 or type(id) not in IMMUTABLE]
         return all(self._face._key(self.args, self.kwargs, id) == self._keys[id] for id in looked_at)
 
-    def _begin(self, id: Any, group: Gathering, key: str, serve: Run) -> None:
+    def _begin(self, id: Any, group: Gathering, serve: Run) -> None:
         task = asyncio.create_task(contained(serve), name="stampede_guard id")
-        task.add_done_callback(lambda _: group.settle(self._place(key)))
+        place = self._places[id]
+        task.add_done_callback(lambda _: group.settle((place,)))
         self._tasks[id] = task
 
     async def _computed(self) -> dict[Any, Any]:
@@ -360,17 +372,16 @@ class _ManyCall:
             await asyncio.wait(self._tasks.values())
         return {id: outcome_of(task) for id, task in self._tasks.items()}
 
-    def _gathering(self, keys: dict[Any, str]) -> tuple[dict[Any, str], Gathering]:
-        """The names of the flights of these ids, and the calls that this one may be computed with.
-
-        The call must `_leave` them, in whatever way it ends.
-        """
+    def _gathering(self, keys: dict[Any, str]) -> Gathering:
+        """The calls that this one may be computed with. It must `_leave` them, in whatever way it ends."""
         self._keys |= keys
-        face = self._face
-        group = self._engine.runs.batch(face, self._plan, face._group(self), most=face._max_ids)
-        return {id: self._place(key) for id, key in keys.items()}, group
+        face, prefix = self._face, self._engine.prefix
+        self._names = self._places = {id: prefix + key for id, key in keys.items()}
+        if self.mode == "bypass":
+            self._places = {id: bypassed_name(name) for id, name in self._names.items()}
+        return self._engine.runs.batch(face, self._plan, face._group(self), most=face._max_ids)
 
-    async def _leave(self, places: Iterable[str], group: Gathering) -> None:
+    async def _leave(self, group: Gathering) -> None:
         """The caller leaves, perhaps early: cancel its reads and tasks, and free the places of its ids."""
         begun = [*(read for _, _, read in self._asked.values()), *self._tasks.values()]
         for future in begun:
@@ -380,7 +391,7 @@ class _ManyCall:
             if any(not task.done() for task in self._tasks.values()):
                 await asyncio.wait(self._tasks.values())
         finally:
-            group.settle(*places)
+            group.settle(self._places.values())
             for future in begun:
                 if future.done() and not future.cancelled():
                     future.exception()

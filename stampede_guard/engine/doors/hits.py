@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.engine import serving
@@ -81,6 +81,22 @@ class HitsDoor:
         if runtime.away or runtime.refused or name in runtime.flights:
             return None
         return runtime, runtime.l1.ask(name) if plan.l1 else None, runtime.read(name)
+
+    def ask_all(self, plan: Plan, names: Collection[str]) -> list[Question | None]:
+        """The same for many entries, in the same order. What is the same for all of them is looked up once."""
+        if not names:
+            return []
+        self._modes.of(plan)
+        if not plan.standing.shortest or self._hooks.any or BYPASSED.get():
+            return [None] * len(names)
+        runtime = self._runtimes.here()
+        if runtime.away or runtime.refused:
+            return [None] * len(names)
+        flights, l1, read = runtime.flights, runtime.l1.ask if plan.l1 else None, runtime.read
+        return [
+            None if name in flights else (runtime, l1(name) if l1 is not None else None, read(name))
+            for name in names
+        ]
 
     hit = staticmethod(serving.hit)
     found = staticmethod(serving.after_read)

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.engine.flights.computation import CURRENT
+from stampede_guard.engine.flights.once import Once
 from stampede_guard.engine.flights.reentry import behind
 from stampede_guard.engine.tasks import contained, ended, error_of
 from stampede_guard.errors import ComputeFailed
@@ -58,17 +59,20 @@ class Batches:
         if not gathering.calls and self._gatherings.get(gathering.group) is gathering:
             del self._gatherings[gathering.group]
 
-    def expect(self, name: str, gathering: Gathering) -> None:
-        """Mark an entry as undecided. An entry that has a flight already is not marked: its callers join the flight."""
-        groups = self._expected.get(name)
-        if groups is None:
-            if name in self.runtime.flights:
-                return
-            groups = self._expected[name] = set()
-        groups.add(gathering)
-        gathering.undecided.add(name)
+    def expect(self, names: Iterable[str], gathering: Gathering) -> None:
+        """Mark entries as undecided. One that has a flight already is not marked: its callers join the flight."""
+        expected, flights, undecided = self._expected, self.runtime.flights, gathering.undecided
+        for name in names:
+            groups = expected.get(name)
+            if groups is not None:
+                groups.add(gathering)
+            elif name in flights:
+                continue
+            else:
+                expected[name] = {gathering}
+            undecided.add(name)
 
-    def decided(self, *names: str) -> None:
+    def decided(self, names: Iterable[str]) -> None:
         """These entries were granted, held elsewhere, found, or failed, in any of the calls that asked for them."""
         expected = self._expected
         for name in names:
@@ -83,7 +87,7 @@ def told_when_held(owner: object) -> Callable[[Runtime, str], None]:
     def held(runtime: Runtime, name: str) -> None:
         batches = runtime.batches.get(owner)
         if batches is not None:
-            batches.decided(name)
+            batches.decided((name,))
 
     return held
 
@@ -98,13 +102,13 @@ class Gathering:
         self.open: _Batch | None = None
         self._batches = batches
 
-    def expect(self, name: str) -> None:
+    def expect(self, names: Iterable[str]) -> None:
         """See `Batches.expect`."""
-        self._batches.expect(name, self)
+        self._batches.expect(names, self)
 
-    def settle(self, *names: str) -> None:
+    def settle(self, names: Iterable[str]) -> None:
         """See `Batches.decided`. Most entries of a call that ends are decided already."""
-        self._batches.decided(*names)
+        self._batches.decided(names)
 
     def leave(self) -> None:
         """The call that asked for this gathering has ended."""
@@ -117,7 +121,7 @@ class Gathering:
 
     async def compute(self, name: str, id: Any, start: Start) -> Any:
         """The value of one id, or `ABSENT`. The open batch computes it, or else a new one."""
-        self._batches.decided(name)
+        self._batches.decided((name,))
         batch = self.open
         if batch is not None and batch.has_equal(id, name):
             # True, 1 and 1.0 are three entries, but one and the same key of a dict: this id needs another batch.
@@ -143,7 +147,7 @@ class _Batch:
         self._task: asyncio.Task[Mapping[Any, Any]] | None = None
         self._loop = batches.runtime.loop
         self._timer: asyncio.Handle = self._loop.call_later(GATHER_SECONDS, self.begin)
-        self._finished: asyncio.Future[None] = self._loop.create_future()
+        self._finished = Once(self._loop)
         if not self._awaited:
             self._begin_soon()
 
@@ -163,11 +167,12 @@ class _Batch:
         self._ids[id] = self._ids.get(id, 0) + 1
         if len(self._ids) >= self._batches.most:
             self.begin()
-        mine = CURRENT.get()
+        mine, finished = CURRENT.get(), self._finished.join()
         try:
             with behind(mine, self._leader):
-                await asyncio.wait({self._finished})
+                await finished
         except asyncio.CancelledError:
+            self._finished.leave(finished)
             await self._leave(id)
             raise
         assert self._task is not None
@@ -215,7 +220,7 @@ class _Batch:
     def _finish(self, task: asyncio.Task[Mapping[Any, Any]]) -> None:
         if not task.cancelled():
             task.exception()  # marks the error as retrieved: all callers may have left
-        self._finished.set_result(None)
+        self._finished.happen()
 
     async def _compute(self, ids: list[Any]) -> Mapping[Any, Any]:
         leader = self._leader

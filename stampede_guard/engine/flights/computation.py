@@ -14,7 +14,7 @@ from stampede_guard.core.asks import Granted
 from stampede_guard.core.caller import seconds_to_wait
 from stampede_guard.engine.calls import ArgumentsChanged
 from stampede_guard.engine.previous import KNOWN, OF_MANY, Previous
-from stampede_guard.engine.tasks import AT_ITS_PACE, Stopped, contained, error_of
+from stampede_guard.engine.tasks import AT_ITS_PACE, Stopped, contained, done_within, error_of
 from stampede_guard.engine.threads.threads import look_again
 from stampede_guard.engine.verdict import judge_or_serve
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, StoreError
@@ -226,8 +226,7 @@ class Computation:
             if bound:
                 leader.computing = task
         try:
-            await asyncio.wait({task}, timeout=max(0.0, deadline - self._runtime.loop.time()))
-            if not task.done():
+            if not await done_within(max(0.0, deadline - self._runtime.loop.time()), task):
                 return await self._overdue(task)
         except asyncio.CancelledError:
             await self._unwind(task)
