@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stampede_guard.engine.loops.remembering import Remembering
+from stampede_guard.engine.loops.invalidating import Invalidating
 from tests.soak.conductor import soak
 from tests.soak.faults import STORES
 from tests.soak.journal import Call
@@ -39,7 +39,7 @@ def test_nothing_that_was_promised_is_broken_over_several_event_loops(tmp_path: 
 def test_the_judge_finds_that_other_event_loops_are_not_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Remembering, "_tell_others", lambda *_: None)
+    monkeypatch.setattr(Invalidating, "_tell_others", lambda *_: None)
     violations: list[Violation] = []
     for attempt in range(ATTEMPTS):
         folder = tmp_path / str(attempt)

@@ -18,7 +18,7 @@ from stampede_guard.engine.threads.locks import PassableLock
 from stampede_guard.values.forks import renew_in_children
 
 if TYPE_CHECKING:
-    from stampede_guard.engine.loops.remembering import Remembering
+    from stampede_guard.engine.loops.invalidating import Invalidating
 
 __all__ = ["Unsettled"]
 
@@ -34,26 +34,26 @@ class Unsettled:
         self.pending: dict[str, int] = {}
         self.lock = PassableLock()
         renew_in_children(self, "lock", PassableLock)
-        self._runtimes: list[Remembering] = []
+        self._runtimes: list[Invalidating] = []
 
-    def enter(self, runtime: Remembering) -> None:
+    def enter(self, runtime: Invalidating) -> None:
         """Add an event loop, which is then notified of changes."""
         with self.lock:
             self._runtimes = [*self._runtimes, runtime]
 
-    def leave(self, runtime: Remembering) -> None:
+    def leave(self, runtime: Invalidating) -> None:
         with self.lock:
             self._runtimes = [other for other in self._runtimes if other is not runtime]
 
-    def all(self) -> list[Remembering]:
+    def all(self) -> list[Invalidating]:
         """The parts of all event loops."""
         return self._runtimes
 
-    def others(self, runtime: Remembering) -> list[Remembering]:
+    def others(self, runtime: object) -> list[Invalidating]:
         """The parts of other event loops."""
         return [other for other in self._runtimes if other is not runtime]
 
-    def take_ended(self) -> list[Remembering]:
+    def take_ended(self) -> list[Invalidating]:
         """Parts whose event loop was closed without closing the guard. Only one caller gets each of them."""
         if not any(runtime.loop.is_closed() for runtime in self._runtimes):
             return []

@@ -126,7 +126,7 @@ class _Setting:
         self.body = body
         if not stored:
             return await self._refused(grant, policy)
-        if name in runtime.flights.unkept:
+        if name in runtime.unkept:
             self.outcome = "dropped"
         else:
             self.outcome = "stored"

@@ -33,8 +33,6 @@ class Flights(dict[str, "Flight"]):
     def __init__(self) -> None:
         self.late: set[str] = set()
         """Entries whose next flight is for a caller that has already waited for the store and got no answer."""
-        self.unkept: set[str] = set()
-        """Names of values that the store did not keep, from its answer until that is handled."""
         self._apart: dict[str, dict[str, Flight]] = {}
         """By name, then by place: thousands of flights may be set apart, and each lands by itself."""
 

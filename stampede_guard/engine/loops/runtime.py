@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import itertools
 import logging
-import random
-import uuid
 import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -31,7 +28,7 @@ from stampede_guard.engine.herdlog import HerdLog
 from stampede_guard.engine.hooks import Hooks
 from stampede_guard.engine.l1 import L1
 from stampede_guard.engine.loops.closing import Closing
-from stampede_guard.engine.loops.remembering import Remembering
+from stampede_guard.engine.loops.invalidating import Invalidating
 from stampede_guard.engine.modes.shadow import Shadow
 from stampede_guard.engine.modes.switches import Switches
 from stampede_guard.engine.stats.publishers import NOTHING_TO_PUBLISH, Publishers
@@ -42,10 +39,8 @@ from stampede_guard.errors import (
     StoreError,
     StoreMisconfigured,
     StoreRefused,
-    Undecodable,
-    UnsupportedValue,
 )
-from stampede_guard.events import Collapsed, NotStored
+from stampede_guard.events import Collapsed
 from stampede_guard.stores.switch import Switch
 
 if TYPE_CHECKING:
@@ -65,7 +60,7 @@ MOST_LATE = 1_000
 MOST_UNKEPT = 1_000
 
 
-class Runtime(Remembering):
+class Runtime(Invalidating):
     """Created inside the event loop that it serves."""
 
     closing = False
@@ -86,10 +81,11 @@ class Runtime(Remembering):
         known_switches: Callable[[], Mapping[str, Switch]] = dict,
         unsettled: Unsettled | None = None,
     ) -> None:
+        super().__init__()
         self.loop = asyncio.get_running_loop()
         self.limits = limits
         self.unsettled = unsettled if unsettled is not None else Unsettled()
-        self.orders: collections.deque[Callable[[Remembering], None]] = collections.deque()
+        self.orders: collections.deque[Callable[[Invalidating], None]] = collections.deque()
         """Requests of other threads to forget something here. Obeyed before any value is served: see `obey`."""
         self.flights = Flights()
         self.fallbacks: dict[str, asyncio.Task[Any]] = {}
@@ -98,8 +94,6 @@ class Runtime(Remembering):
         self.health = health if health is not None else Health(self.hooks)
         self.away = False
         """True also while invalidations wait for the store: until they are applied it has older values."""
-        self.refused = False
-        """Whether the store's last answer denied access to this guard (a password, a permission)."""
         self.batches: weakref.WeakKeyDictionary[object, Batches] = weakref.WeakKeyDictionary()
         """By decorated function, as long as that exists. One that is made per request is not kept."""
         self.remembered: Reading | None = None
@@ -116,9 +110,6 @@ class Runtime(Remembering):
         self.failing = Backoff(self.loop, self.now)
         """Entries whose computation failed a moment ago, or whose refresh would be useless because nothing may be
         stored. Their stale hits send no command to the store."""
-        self._id = uuid.uuid4().hex
-        self._numbers = itertools.count(1)
-        self._abandoned: set[asyncio.Task[Any]] = set()
         self.session = store.open_session(self, namespace=namespace)
         self.tags = LocalTags(self.last.clear)
         self._pending = PendingInvalidations(
@@ -136,38 +127,6 @@ class Runtime(Remembering):
         self.note_whether_away()
 
     # --- flights -------------------------------------------------------------------------------
-
-    def away_for(self, name: str, tags: tuple[str, ...] = ()) -> bool:
-        """Also true while an invalidation of this entry waits: until it is applied the store has an older value.
-
-        The same holds for its tags: without their versions the value cannot be judged.
-        """
-        if not self.away:
-            return False
-        if not tags:
-            return name in self.unsettled.pending or self.session.away_for(name)
-        return any(part in self.unsettled.pending or self.session.away_for(part) for part in (name, *tags))
-
-    def only_waits(self, name: str, tags: tuple[str, ...] = ()) -> bool:
-        """Whether its server answers although an invalidation of it waits: see `readonly`."""
-        if not self.unsettled.pending:
-            return False
-        parts = (name, *tags)
-        waits = any(part in self.unsettled.pending for part in parts)
-        if waits:
-            self.take_over()
-        return waits and not any(self.session.away_for(part) for part in parts)
-
-    @property
-    def abandoned(self) -> int:
-        """Computations that were cancelled, did not end, and still run."""
-        return len(self._abandoned)
-
-    def new_id(self) -> str:
-        return f"{self._id}:{next(self._numbers)}"
-
-    def draw(self) -> float:
-        return random.random()
 
     def take_off(
         self,
@@ -222,18 +181,6 @@ class Runtime(Remembering):
         if collapsed > 0 and not self.hooks.logs_herds:
             self.herds.landed(flight.plan.title, flight.joined)
 
-    async def unwind(self, task: asyncio.Task[Any], seconds: float) -> None:
-        """Cancel a computation and wait `seconds` for its end. If it does not end, leave it running and count it."""
-        task.cancel()
-        await asyncio.wait({task}, timeout=seconds)
-        if not task.done():
-            self._abandoned.add(task)
-            task.add_done_callback(self._abandoned.discard)
-            log.warning(
-                "a cancelled computation does not end and is left running (%d in all)", self.abandoned
-            )
-        task.add_done_callback(_look_at)
-
     # --- the session's listener ----------------------------------------------------------------
 
     def heard(self, name: str, message: Message) -> None:
@@ -285,59 +232,12 @@ class Runtime(Remembering):
                 flight.computation.renew_now()
             self._pending.apply()
 
-    # --- warnings ------------------------------------------------------------------------------
-
-    def warn_once(self, plan: Plan, what: str, text: str) -> None:
-        if what not in plan.warned:
-            plan.warned.add(what)
-            log.warning("%s", text)
-
-    def warn_if_too_large(self, plan: Plan, body: bytes) -> None:
-        most = plan.policy.max_value_bytes
-        if len(body) > most:
-            text = f"a value of {len(body)} bytes is served but not stored; max_value_bytes is {most}"
-            self.warn_once(plan, "too large", f"{plan.title}: {text}")
-
-    def cannot_be_stored(self, plan: Plan, name: str, error: UnsupportedValue) -> None:
-        """A result goes to the callers of its flight only. One line per function says what to write."""
-        if "unsupported" not in plan.warned:
-            plan.warned.add("unsupported")
-            log.error("%s: its results are served, but not cached: %s", plan.title, error)
-        if self.hooks:
-            self.hooks.tell(NotStored(plan.title, name, "unsupported"))
-
-    def warn_undecodable(self, plan: Plan, error: Undecodable) -> None:
-        self.warn_once(
-            plan,
-            "undecodable",
-            f"{plan.title}: a stored value cannot be decoded and counts as a miss: {error}",
-        )
-
-    def note_refusal(self, error: StoreRefused, step: str = "read") -> None:
-        self.refused = True
-        self.health.refused(error, step)
-
-    def read_answered(self) -> None:
-        self.refused = False
-        if self.health.refusing:
-            self.health.admitted("read")
-
     def not_kept(self, name: str, error: StoreRefused) -> None:
         title = next((flight.plan.title for flight in self.flights.of(name)), self._namespace)
-        unkept = self.flights.unkept
-        if len(unkept) >= MOST_UNKEPT:
-            unkept.clear()  # their publications were never reported
-        unkept.add(name)
+        if len(self.unkept) >= MOST_UNKEPT:
+            self.unkept.clear()  # their publications were never reported
+        self.unkept.add(name)
         self.health.not_stored(title, name, error)
-
-    def published(self, name: str, *, value: bool) -> None:
-        """The store has accepted a publication. A `value` was kept, unless `not_kept` was called for it."""
-        kept = value and name not in self.flights.unkept
-        self.flights.unkept.discard(name)
-        if self.health.refusing:
-            self.health.admitted("publish")
-            if kept:
-                self.health.admitted("keep")
 
     # --- the end -------------------------------------------------------------------------------
 
@@ -368,9 +268,3 @@ class Runtime(Remembering):
         self.health.forget(self)
         self.closing = self._pending.closing = True
         self.session.abandon()
-
-
-def _look_at(task: asyncio.Task[Any]) -> None:
-    """Retrieve the error of a computation that no caller waits for, so that asyncio does not report it as lost."""
-    if not task.cancelled():
-        task.exception()
