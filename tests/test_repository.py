@@ -304,6 +304,31 @@ def test_the_python_of_a_page_runs_as_it_is_written(page: str, valkey_url: str, 
         child.kill()
 
 
+_LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)#\s]*)(?:#([^)\s]*))?(?=\))")
+_FENCED = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
+
+
+def places(page: Path) -> set[str]:
+    """What a link into the page may name: its headings, as the site and GitHub spell them, and its own marks."""
+    text = _FENCED.sub("", page.read_text("utf-8"))
+    titles = (
+        re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title)
+        for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    )
+    plain = (re.sub(r"[^\w\s-]", "", title.replace("`", "")).strip().lower() for title in titles)
+    return {re.sub(r"[-\s]+", "-", title) for title in plain} | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+@pytest.mark.parametrize("page", [str(path.relative_to(ROOT)) for path in tracked() if path.suffix == ".md"])
+def test_each_link_of_a_page_leads_to_a_file_and_a_heading(page: str) -> None:
+    wrong = []
+    for to, place in _LINK.findall(_FENCED.sub("", (ROOT / page).read_text("utf-8"))):
+        target = ((ROOT / page).parent / to).resolve() if to else ROOT / page
+        if not target.exists() or (place and target.suffix == ".md" and place not in places(target)):
+            wrong.append(f"{to}#{place}" if place else to)
+    assert wrong == []
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text("utf-8").split()) <= 700
 
