@@ -25,7 +25,8 @@ def reason_against(
     response: Any, session: Any, *, covered: AbstractSet[str], missed: AbstractSet[str], later: bool
 ) -> str | None:
     """Why the response must not be shared. `covered`: header fields, in lower case, that the key covers. `missed`:
-    those that the view looked for, and that the key does not have. `later`: the view used `after_this_request`.
+    those that the view looked for, and that the key does not have; what is no header field is written as the view
+    reads it, `request.remote_addr`. `later`: the view used `after_this_request`.
     """
     control = response.cache_control
     if "Set-Cookie" in response.headers or getattr(session, "modified", False):
@@ -41,11 +42,27 @@ def reason_against(
     if others := {name.lower() for name in response.vary} - covered:
         return f"it varies with {', '.join(sorted(others))}: write vary= for that"
     if missed:
-        names = ", ".join(repr(name) for name in sorted(missed))
-        return (
-            f"it depends on fields that are not in its key: write vary=({names},), or ignore= if it does not"
-        )
+        return _depends_on(sorted(missed))
     return "the view used after_this_request" if later else None
+
+
+def _depends_on(missed: list[str]) -> str:
+    others = [name for name in missed if name.startswith("request.")]
+    fields = ", ".join(repr(name) for name in missed if name not in others)
+    if not others:
+        return (
+            f"it depends on fields that are not in its key: write vary=({fields},), or ignore= if it does not"
+        )
+    ignored = ", ".join(repr(_ignored(name)) for name in missed)
+    return (
+        f"it depends on {', '.join(others)}, which cannot be in its key. Cache a function that takes the value as an "
+        f"argument, and call it in the view. If the response does not depend on it, write ignore=({ignored},)"
+    )
+
+
+def _ignored(read: str) -> str:
+    """`request.remote_addr` and `request.environ['REMOTE_ADDR']` have one name for ignore=."""
+    return read.removeprefix("request.").removeprefix("environ").strip("[']").replace("_", "-").lower()
 
 
 def bytes_of(response: Any) -> bytes:

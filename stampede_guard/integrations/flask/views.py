@@ -2,7 +2,8 @@
 
 The computation gets a request that is made of the key alone: GET, scheme, host, path, query, and the header fields in
 `vary`. It has no cookies, no credentials, no address of a client, and no session data. So a view cannot put anything
-of one visitor into a response for others, whatever it reads. `before_request` functions do not run for it. They have
+of one visitor into a response for others, whatever it reads. A view that looks for such a thing is called again with
+the caller's own request, and the log names what it looked for. `before_request` functions do not run for it. They have
 run for the caller. URL value preprocessors do run, because they depend on the URL only.
 
 Not served from the cache: methods other than GET and HEAD, requests with a body, and requests with a cookie, another
@@ -53,6 +54,11 @@ _OF_COPIES = frozenset(
     | {"if-modified-since", "if-unmodified-since"}
 )
 """Without them, the complete response is right for all."""
+_OF_ALL = (
+    "CONTENT_", "GATEWAY_INTERFACE", "PATH_INFO", "QUERY_STRING", "RAW_URI", "REQUEST_", "SCRIPT_NAME", "SERVER_",
+    "flask.", "werkzeug.", "wsgi.",
+)  # fmt: skip
+"""Names in the environment of a WSGI application that do not tell one client from another, or are in the key."""
 _FRAMES = 12
 """From Flask-Login's look at a header field to the environment of the request."""
 _URL, _QUERY = "stampede_guard_url", "stampede_guard_query"
@@ -171,9 +177,28 @@ class _Environ(dict[str, Any]):
 
     def _look_at(self, name: Any) -> None:
         if isinstance(name, str) and name.startswith("HTTP_"):
-            field = name[5:].replace("_", "-").lower()
-            if field not in self._known and not _reads_for_a_user():
-                self.missed.add(field)
+            self.look_for(name[5:].replace("_", "-").lower())
+        elif isinstance(name, str) and not name.startswith(_OF_ALL):
+            self.look_for(name.replace("_", "-").lower(), f"request.environ[{name!r}]")
+
+    def look_for(self, field: str, written: str = "") -> None:
+        """`written`: how a view reads what is no header field."""
+        if field not in self._known and not _reads_for_a_user():
+            self.missed.add(written or field)
+
+
+def _noting(kind: type) -> type:
+    """A class of requests that notes when a view reads the client's address, which the request of a key has not."""
+
+    def remote_addr(self: Any) -> None:
+        environ = vars(self).get("environ")
+        if isinstance(environ, _Environ):  # else it is still being made
+            environ.look_for("remote-addr", "request.remote_addr")
+
+    return type(kind.__name__, (kind,), {"remote_addr": property(remote_addr, lambda *_: None)})
+
+
+_kinds: dict[type, type] = {}
 
 
 def _reads_for_a_user() -> bool:
@@ -207,6 +232,8 @@ def _relay(view: Any, name: str, asked: _Asked) -> Any:
         app = current_app
         environ = _Environ(_environ(stampede_guard_url, stampede_guard_query), asked.known)
         context = app.request_context(environ)
+        kind = type(context.request)
+        context.request.__class__ = _kinds.get(kind) or _kinds.setdefault(kind, _noting(kind))
         with context, explained(name):
             _preprocess_url()
             environ.missed.clear()

@@ -231,7 +231,7 @@ def test_ignored_fields_are_not_seen_by_the_computation(stampede: Stampede, app:
     seen: list[Any] = []
 
     @app.get("/")
-    @stampede.cached_view(ttl=60, ignore=("Cookie", "Authorization", "User-Agent"))
+    @stampede.cached_view(ttl=60, ignore=("Cookie", "Authorization", "User-Agent", "Remote-Addr"))
     def view() -> str:
         seen.append(
             (dict(request.cookies), request.authorization, request.user_agent.string, request.remote_addr)
@@ -254,6 +254,57 @@ def test_ignored_fields_are_not_seen_by_the_computation(stampede: Stampede, app:
         assert client.get("/", headers={"Authorization": f"Bearer {user}"}).text == "the same for all"
     assert seen == [({}, None, "", None)]
     assert client.get("/session").text == "ann", "it reads the session, so its cookie cannot be ignored"
+
+
+READS: dict[str, tuple[Callable[[], object], str, tuple[str, ...]]] = {
+    "the address": (lambda: request.remote_addr, "request.remote_addr", ("remote-addr",)),
+    "the route": (
+        lambda: list(request.access_route),
+        "request.remote_addr",
+        ("remote-addr", "x-forwarded-for"),
+    ),
+    "the port": (
+        lambda: request.environ.get("REMOTE_PORT"),
+        "request.environ['REMOTE_PORT']",
+        ("remote-port",),
+    ),
+    "a middleware's": (
+        lambda: request.environ.get("shop.till"),
+        "request.environ['shop.till']",
+        ("shop.till",),
+    ),
+    "whether it is": (lambda: "shop.till" in request.environ, "request.environ['shop.till']", ("shop.till",)),
+}
+
+
+@pytest.mark.parametrize("what", READS)
+def test_what_the_request_of_a_key_has_not_is_the_callers_own_and_the_log_names_it_and_the_cure(
+    what: str, stampede: Stampede, app: Flask, caplog: pytest.LogCaptureFixture
+) -> None:
+    read, name, ignored = READS[what]
+
+    def view() -> str:
+        return repr(read())
+
+    app.get("/")(stampede.cached_view(ttl=60)(view))
+    app.get("/plain", endpoint="plain")(view)
+    app.get("/ignoring", endpoint="ignoring")(
+        stampede.cached_view(ttl=60, name="ignoring", ignore=ignored)(view)
+    )
+    client = app.test_client()
+    visitors = [
+        {"REMOTE_ADDR": f"192.0.2.{number}", "REMOTE_PORT": number, "shop.till": number}
+        for number in (1, 2, 1)
+    ]
+    for visitor in visitors:
+        assert (
+            client.get("/", environ_overrides=visitor).text
+            == client.get("/plain", environ_overrides=visitor).text
+        )
+    (warned,) = [one.message for one in caplog.records if "computed for each caller" in one.message]
+    assert name in warned and "as an argument" in warned and all(repr(field) in warned for field in ignored)
+
+    assert len({client.get("/ignoring", environ_overrides=visitor).text for visitor in visitors}) == 1
 
 
 def test_fields_that_vary_are_in_the_key_and_in_the_request(stampede: Stampede, app: Flask) -> None:
