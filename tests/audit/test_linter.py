@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from stampede_guard.audit.command import main
 from stampede_guard.audit.files.discovery import Discovery
+from stampede_guard.audit.files.linear import LinearPattern
 from tests.audit.test_engine import FILL, lay
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -356,6 +360,50 @@ def test_a_pattern_matches_the_files_that_git_matches(tmp_path: Path, ignored: b
     seen = set(git(tmp_path, "ls-files", "--others", "--exclude-standard", "-z").split("\0"))
     ours = {os.path.relpath(path, tmp_path) for path in Discovery().files([str(tmp_path)])}
     assert ours == {name for name in seen if name.endswith(".py")} != set(names.split())
+
+
+PARTS = ["a", "b", "*", "*", "?", "/", "/**/", "**", "[ab]", "\\*", "!", "a*"]
+
+
+def test_a_pattern_of_many_stars_matches_what_pathspec_would_match() -> None:
+    chance, compared, matched = random.Random(5), 0, 0
+    for _ in range(5000):
+        line = re.sub("//+", "/", "".join(chance.choice(PARTS) for _ in range(chance.randint(1, 9))))
+        try:
+            theirs, ours = GitIgnoreSpecPattern(line), LinearPattern(line)
+        except ValueError:
+            continue
+        if theirs.regex is None or ours.regex is None:
+            assert theirs.regex is ours.regex is None
+            continue
+        for _ in range(8):
+            letters = "".join(chance.choice("aabb/") for _ in range(chance.randint(1, 12)))
+            name = re.sub("//+", "/", letters).lstrip("/")
+            known, found = theirs.regex.match(name), ours.regex.match(name)
+            assert (known is None) == (found is None), (line, name)
+            compared, matched = compared + 1, matched + (known is not None)
+    assert compared > 20_000 and compared > matched > 2_000
+
+
+HOSTILE: dict[str, tuple[bytes, str]] = {
+    "stars in a name": (b"*a" * 60 + b"b", "a" * 200),
+    "stars in names": ((b"*a" * 30 + b"b/") * 3 + b"c", ("a" * 60 + "b/") * 3),
+    "folders": (b"**/a/" * 40 + b"b", "a/" * 80),
+    "both": (b"**/*a*a*a*a*b/" * 15 + b"c", ("a" * 50 + "b/") * 20),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_pattern_of_many_stars_does_not_try_all_ways_to_match(tmp_path: Path, what: str) -> None:
+    ignored, path = HOSTILE[what]
+    lay(tmp_path, {".gitignore": ignored + b"\nseen.py\n", f"{path.strip('/')}/kept.py": b"", "seen.py": b""})
+    command = [sys.executable, "-m", "stampede_guard.audit", ".", "--output-format", "json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    # Each of these patterns would take longer than this computer exists.
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, timeout=120, check=True
+    )
+    assert json.loads(done.stdout)["summary"]["files"] == 1
 
 
 # ------------------------------------------------------------------------------------------------- robustness

@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+from stampede_guard.audit.files.linear import LinearPattern
 
 
 @dataclass(frozen=True)
 class Ignores:
     """The patterns that apply in a folder. Its own come last, because the last match decides."""
 
-    layers: tuple[tuple[str, tuple[GitIgnoreSpecPattern, ...]], ...] = ()
+    layers: tuple[tuple[str, tuple[LinearPattern, ...]], ...] = ()
 
     def entering(self, folder: str) -> Ignores:
         patterns = read(Path(folder) / ".gitignore")
@@ -43,7 +43,7 @@ def above(folder: Path) -> Ignores:
     return found
 
 
-def read(path: Path) -> tuple[GitIgnoreSpecPattern, ...]:
+def read(path: Path) -> tuple[LinearPattern, ...]:
     try:
         lines = path.read_text("utf-8-sig", errors="replace").split("\n")
     except OSError:
@@ -51,18 +51,18 @@ def read(path: Path) -> tuple[GitIgnoreSpecPattern, ...]:
     return tuple(pattern for line in lines if (pattern := _parse(line.removesuffix("\r"))) is not None)
 
 
-def _parse(line: str) -> GitIgnoreSpecPattern | None:
+def _parse(line: str) -> LinearPattern | None:
     """None for a comment, an empty line, and what git does not understand either."""
     if line.endswith("/**/"):
         line += "*/"  # folders inside a folder; pathspec would take the folder itself
     try:
-        pattern = GitIgnoreSpecPattern(line)
+        pattern = LinearPattern(line)
     except (ValueError, re.error):
         return None
     return pattern if pattern.include is not None else None
 
 
-def _matches(pattern: GitIgnoreSpecPattern, name: str) -> bool:
+def _matches(pattern: LinearPattern, name: str) -> bool:
     """Whether a pattern matches this very name.
 
     A pattern that matches a folder also matches everything inside it. Such a match captures the folder's slash, and
