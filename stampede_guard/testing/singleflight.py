@@ -13,7 +13,7 @@ from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse
 from stampede_guard.options import takes_options
 from stampede_guard.testing import asgi
-from stampede_guard.testing.counting import face_of, name_of
+from stampede_guard.testing.counting import counted, face_of, name_of
 from stampede_guard.testing.crowd import Caller, Herd, checked_size, without_kit
 from stampede_guard.testing.herds import TIMEOUT, herd, herd_of
 
@@ -43,8 +43,8 @@ async def assert_single_flight(
     path. Or it is a cached function, called with `args` and `kwargs`. An application's lifespan runs around the
     herd; a client's does not.
 
-    `computes` names the computations to count: see `herd`. The default is the function itself, or all cached
-    functions that are endpoints of the application. All other parameters are those of `herd`.
+    `computes` names the computations to count: see `herd`. The default is the function itself, or each cached
+    function that is an endpoint of the application. All other parameters are those of `herd`.
 
     Raises `AssertionError` if there were more computations than one, or none, or if a caller got an error or a
     response of 500 or above. Raises `Misuse` if the target cannot be called or counted.
@@ -66,12 +66,45 @@ async def assert_single_flight(
         raise Misuse(
             f"path={path!r} is not allowed: give the requested path, for example '/quality?project=7'"
         )
-    if computes is None:
-        computes = _endpoints(target)
-    async with _asking(target, path, dict(headers or {})) as caller:
-        result = await herd_of(caller, callers=callers, workers=workers, computes=computes, timeout=longest)
-    _check(result, name_of(computes))
+    with _EachOnce.of(target, computes) as counted_one:
+        async with _asking(target, path, dict(headers or {})) as caller:
+            result = await herd_of(
+                caller, callers=callers, workers=workers, computes=counted_one.computes, timeout=longest
+            )
+        _check(result, counted_one.title())
     return result
+
+
+class _EachOnce:
+    """What is counted. Without `computes`, each cached endpoint by itself: one of them may call another one."""
+
+    def __init__(self, computes: Any, endpoints: Sequence[Any]) -> None:
+        self.computes = computes
+        self._endpoints = endpoints
+        self._counts: list[Callable[[], int]] = []
+        self._stack = contextlib.ExitStack()
+
+    @classmethod
+    def of(cls, target: Any, computes: Any) -> _EachOnce:
+        """Raises `Misuse` if there is nothing to count."""
+        return cls(computes, _endpoints(target) if computes is None else ())
+
+    def __enter__(self) -> _EachOnce:
+        self._counts = [self._stack.enter_context(counted(one)) for one in self._endpoints]
+        if self._counts:
+            self.computes = lambda: max(count() for count in self._counts)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def title(self) -> str:
+        """What was computed most often, for messages."""
+        if len(self._endpoints) < 2:
+            return name_of(self._endpoints[0] if self._endpoints else self.computes)
+        counts = [count() for count in self._counts]
+        found = [one for one, count in zip(self._endpoints, counts, strict=True) if count == max(counts) > 0]
+        return name_of(found) if found else f"each of the {len(counts)} cached endpoints"
 
 
 @contextlib.asynccontextmanager

@@ -112,6 +112,24 @@ async def test_the_endpoints_of_included_routers_are_found_wherever_the_applicat
     await shop.guard.aclose()
 
 
+async def test_an_endpoint_that_calls_another_one_is_computed_once_and_so_is_the_other(shop: Shop) -> None:
+    computed = []
+
+    @shop.app.get("/twice/{project}")
+    @shop.guard.locked_cache(ttl=300, name="twice")
+    async def twice(project: int) -> int:
+        computed.append(project)
+        return 2 * (await shop.quality(project))["project"]
+
+    result = await assert_single_flight(shop.app, "/twice/7", callers=20)
+    assert (result.computations, computed) == (1, [7])
+    with pytest.raises(AssertionError, match="each of the 2 cached endpoints was not computed at all"):
+        await assert_single_flight(shop.app, "/plain")
+    twice.set_mode("bypass")
+    with pytest.raises(AssertionError, match=r"^twice was computed 4 times for 20 callers in 4 workers"):
+        await assert_single_flight(shop.app, "/twice/8", callers=20, workers=4)
+
+
 async def test_a_client_that_does_not_tell_its_application_needs_the_function(shop: Shop) -> None:
     async with httpx.AsyncClient(base_url="http://shop") as client:
         with pytest.raises(Misuse, match="this AsyncClient does not tell its application"):
