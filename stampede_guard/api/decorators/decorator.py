@@ -119,10 +119,19 @@ class Face(Generic[P, R]):
         told, function = self._options, self._function
         try:
             return function_codec(
-                function, annotation, told.name, told.version, pickle=told.pickle, models=self._endpoint
+                function,
+                annotation,
+                told.name,
+                told.version,
+                pickle=told.pickle,
+                models=self._response_models,
             )
         except UnsupportedValue as error:
             raise UnsupportedValue(f"{function.__qualname__}(): {error}") from error.__cause__
+
+    def _response_models(self) -> tuple[Any, ...]:
+        """Of the routes, for what is stored under one key."""
+        return self._endpoint()
 
     def _make_plan(self, base: Policy) -> Plan:
         policy = base.replace(**self._fields)

@@ -14,7 +14,7 @@ from stampede_guard.values.annotations import resolve, unwrap
 from stampede_guard.values.arguments.templates import names_in, parsed
 from stampede_guard.values.parts.parts import Unkeyable, text_of
 
-__all__ = ["distinct", "id_of", "ids_of", "like", "value_of"]
+__all__ = ["distinct", "id_of", "ids_of", "in_mapping", "like", "value_of"]
 
 _MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 _COLLECTIONS = (list, tuple, set, frozenset)
@@ -95,5 +95,17 @@ def value_of(annotation: Any, function: Callable[..., Any]) -> Any:
             f"{function.__qualname__}() is annotated to return {written!r}; @cached_many needs a dict from id to "
             f"value, for example dict[int, Product]"
         )
+    return in_mapping(kind)
+
+
+def in_mapping(model: Any) -> Any:
+    """T of `dict[K, T]`; Any for a type that does not tell it. None, no response model, stays None."""
+    kind = unwrap(model)
     parts = typing.get_args(kind)
-    return parts[1] if len(parts) == 2 else Any
+    return (
+        model
+        if model is None
+        else parts[1]
+        if typing.get_origin(kind) in _MAPPINGS and len(parts) == 2
+        else Any
+    )
