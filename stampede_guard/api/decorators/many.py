@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, Unpack, cast
 
 from stampede_guard.api.decorators.callables import is_coroutine_function
 from stampede_guard.api.decorators.decorator import Face
-from stampede_guard.api.decorators.manyids import distinct, id_of, ids_of, in_mapping, like, value_of
+from stampede_guard.api.decorators.manyids import distinct, id_of, ids_of, like, of_values, value_of
 from stampede_guard.api.decorators.methods import in_its_place, taken_from
 from stampede_guard.api.decorators.options import Options, check_guard, refuse_positions
 from stampede_guard.api.identity.sameness import Given
@@ -108,14 +108,11 @@ class ManyFace(Face[..., Any]):
         return ManyCodec(super()._make_codec(value_of(annotation, self._function)))
 
     def _response_models(self) -> tuple[Any, ...]:
-        return tuple(
-            in_mapping(model) for model in super()._response_models() if in_mapping(model) is not Any
-        )
+        return of_values(super()._response_models())
 
     def _settled(self, result: Any) -> Any:
-        if not isinstance(result, collections.abc.Mapping):
-            return result
-        return {id: settled(self._codec, value) for id, value in result.items()}
+        is_mapping = isinstance(result, collections.abc.Mapping)
+        return {id: settled(self._codec, value) for id, value in result.items()} if is_mapping else result
 
     def _make_plan(self, base: Policy) -> Plan:
         plan = super()._make_plan(base)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections.abc
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from stampede_guard.api.decorators.options import Options
@@ -14,7 +14,7 @@ from stampede_guard.values.annotations import resolve, unwrap
 from stampede_guard.values.arguments.templates import names_in, parsed
 from stampede_guard.values.parts.parts import Unkeyable, text_of
 
-__all__ = ["distinct", "id_of", "ids_of", "in_mapping", "like", "value_of"]
+__all__ = ["distinct", "id_of", "ids_of", "like", "of_values", "value_of"]
 
 _MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 _COLLECTIONS = (list, tuple, set, frozenset)
@@ -95,17 +95,16 @@ def value_of(annotation: Any, function: Callable[..., Any]) -> Any:
             f"{function.__qualname__}() is annotated to return {written!r}; @cached_many needs a dict from id to "
             f"value, for example dict[int, Product]"
         )
-    return in_mapping(kind)
+    return _in_mapping(kind)
 
 
-def in_mapping(model: Any) -> Any:
-    """T of `dict[K, T]`; Any for a type that does not tell it. None, no response model, stays None."""
-    kind = unwrap(model)
+def of_values(models: Iterable[Any]) -> tuple[Any, ...]:
+    """The response models of routes, each for one value. None, no response model, stays None."""
+    found = [None if model is None else _in_mapping(unwrap(model)) for model in models]
+    return tuple(model for model in found if model is not Any)
+
+
+def _in_mapping(kind: Any) -> Any:
+    """T of `dict[K, T]`; Any for a type that does not tell it."""
     parts = typing.get_args(kind)
-    return (
-        model
-        if model is None
-        else parts[1]
-        if typing.get_origin(kind) in _MAPPINGS and len(parts) == 2
-        else Any
-    )
+    return parts[1] if typing.get_origin(kind) in _MAPPINGS and len(parts) == 2 else Any
