@@ -40,7 +40,7 @@ from stampede_guard.api.types import (
 from stampede_guard.engine.engine import Engine, ShadowCounts, StoreHealth
 from stampede_guard.engine.hooks import Hooks
 from stampede_guard.errors import Misuse
-from stampede_guard.events import Hook
+from stampede_guard.events import Event, Hook
 from stampede_guard.options import takes_options
 from stampede_guard.policy import Mode, check_fields, checked_limits, checked_policy
 from stampede_guard.values.keys.explained import Explanation, explain_name
@@ -163,6 +163,10 @@ class StampedeGuard(KeyedValues):
     def add_hook(self, hook: Hook) -> None:
         """Add a hook: see `stampede_guard.events`. Raises `Misuse` if it is not callable."""
         self.engine.hooks.add(hook)
+
+    def report(self, event: Event, /) -> None:
+        """A hook that passes events on to the hooks of this guard. Leases and jobs take it: `hooks=(guard.report,)`."""
+        self.engine.hooks.tell(event)
 
     def install(self, app: Any) -> None:
         """For FastAPI and Starlette: close the guard with the app's lifespan. Answer 503 with Retry-After for

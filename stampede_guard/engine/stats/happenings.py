@@ -8,6 +8,8 @@
 | `taken over`, `lapsed`, `fallback`, `timed out` | a fault | `TakenOver`, `LeaseLapsed`, `Fallback`, `TimedOut` |
 | `away`, `back` | the store, or a part of it | `BreakerOpened`, `BreakerClosed` |
 | `refused`, `recovered`, `not stored` | an answer of the store | `Refused`, `Recovered`, `NotStored` |
+| `lease won`, `lease released`, `lease lost` | leases with `hooks=(guard.report,)` | `LeaseWon` and others |
+| `job ended` | a slot of a job has its outcome | `JobEnded` |
 
 All processes choose the same entries for the sample, because the entry's hash decides. So a herd is recorded in all of
 its processes, or in none. Hits never appear.
@@ -29,7 +31,11 @@ from stampede_guard.events import (
     Computed,
     Event,
     Fallback,
+    HoldLost,
+    JobEnded,
     LeaseLapsed,
+    LeaseReleased,
+    LeaseWon,
     Miss,
     NotStored,
     Recovered,
@@ -64,6 +70,10 @@ _FAULT: dict[type[Event], str] = {
     Refused: "refused",
     Recovered: "recovered",
     NotStored: "not stored",
+    LeaseWon: "lease won",
+    LeaseReleased: "lease released",
+    HoldLost: "lease lost",
+    JobEnded: "job ended",
 }
 _DETAILS = ("seconds", "outcome", "error", "fallback", "what", "part", "kind", "why")
 LONGEST_WORD = 200
