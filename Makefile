@@ -39,7 +39,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo herd-serve test test-redis test-pgbouncer test-prometheus test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale bench-leases figures search docs dist soak interpreters floor venv clean lint format types public-types imports coverage audit workflows bench-audit
+.PHONY: help demo herd-serve test test-redis test-pgbouncer test-prometheus test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale bench-leases figures search docs dist soak interpreters interpreters-ready interpreters-tenth floor venv clean lint format types public-types imports coverage audit workflows bench-audit
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -109,6 +109,12 @@ soak: $(READY) ## processes, faults and a judge, for as long as you like (SOAK_A
 
 interpreters: $(READY) ## core and store tests on every Python 3.11 to 3.14 found here
 	$(BIN)/python scripts/interpreters.py
+
+interpreters-ready: $(READY)  # the environments of the next one
+	$(BIN)/python scripts/interpreters.py --ready
+
+interpreters-tenth: $(READY)  # a fixed tenth of the suite on every further Python found here
+	$(BIN)/python scripts/interpreters.py --tenth
 
 floor: $(READY) ## the store tests on the lowest versions that pyproject.toml allows
 	$(BIN)/python scripts/interpreters.py --lowest
