@@ -6,10 +6,13 @@ import ast
 import re
 import tomllib
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import hatch_build
 from scripts.api_snapshot import SNAPSHOT, changes, public_api
 from scripts.dist import EXTRAS, NOT_FOR_USERS
 from scripts.interpreters import SUPPORTED
@@ -132,3 +135,56 @@ def test_every_deprecation_says_since_when_until_when_and_what_to_write() -> Non
     pattern = re.compile(r"is deprecated since \d+\.\d+ and goes in \d+\.\d+: write ")
     assert [mark for mark in marks if not pattern.search(mark)] == []
     assert pattern.search("old() is deprecated since 0.2 and goes in 0.4: write new()")
+
+
+# --- addresses --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
+    """The metadata of an archive that is built with this address."""
+
+    def build(address: str) -> dict[str, Any]:
+        monkeypatch.setenv(hatch_build.VARIABLE, address)
+        metadata: dict[str, Any] = {}
+        hatch_build.Addresses(str(ROOT), {}).update(metadata)
+        return metadata
+
+    return build
+
+
+def test_without_an_address_nothing_is_invented(built: Callable[[str], dict[str, Any]]) -> None:
+    metadata = built("")
+    assert metadata["urls"] == {}
+    assert metadata["readme"]["text"] == (ROOT / "README.md").read_text("utf-8")
+
+
+def test_one_variable_sets_every_address(built: Callable[[str], dict[str, Any]]) -> None:
+    metadata = built("https://code.example/me/guard/")
+    tag = f"v{hatch_build.version(ROOT)}"
+    assert metadata["urls"]["Repository"] == "https://code.example/me/guard"
+    assert metadata["urls"]["Documentation"] == f"https://code.example/me/guard/blob/{tag}/docs"
+    text = metadata["readme"]["text"]
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)]+)\)", text)
+    assert len(links) > 20
+    for image, link in links:
+        assert re.match(r"https://", link), link
+        kind, _, path = link.removeprefix("https://code.example/me/guard/").partition(f"/{tag}/")
+        if link.startswith("https://code.example"):
+            assert kind == ("raw" if image else "blob")
+            assert (ROOT / path.partition("#")[0]).exists(), link
+
+
+@pytest.mark.parametrize(
+    "address", ["me/guard", "http://code.example/me/guard", "https://code.example", "https://a/b?c"]
+)
+def test_an_address_that_is_none_ends_the_build(built: Callable[[str], dict[str, Any]], address: str) -> None:
+    with pytest.raises(ValueError, match="STAMPEDE_GUARD_REPOSITORY"):
+        built(address)
+
+
+def test_the_release_workflow_sets_the_address() -> None:
+    assert (
+        f"{hatch_build.VARIABLE}: ${{{{ github.server_url }}}}"
+        in (ROOT / ".github/workflows/release.yml").read_text()
+    )
