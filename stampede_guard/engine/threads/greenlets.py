@@ -23,12 +23,33 @@ from typing import Any
 
 from stampede_guard.errors import Misuse
 
-__all__ = ["ended_copy", "new_event_loop", "start_thread", "this_greenlet", "threads_are_greenlets"]
+__all__ = [
+    "ended_copy",
+    "new_event_loop",
+    "refuse_eventlet",
+    "start_thread",
+    "this_greenlet",
+    "threads_are_greenlets",
+]
 
 
 def threads_are_greenlets() -> bool:
     monkey: Any = sys.modules.get("gevent.monkey")
     return monkey is not None and bool(monkey.is_object_patched("_thread", "start_new_thread"))
+
+
+def refuse_eventlet() -> None:
+    """Raises `Misuse` if eventlet has patched threads.
+
+    Calls would mostly work. But every greenlet would find the event loop of plain functions as its own running one: an
+    `asyncio.run` elsewhere in the program fails.
+    """
+    patcher: Any = sys.modules.get("eventlet.patcher")
+    if patcher is not None and patcher.is_monkey_patched("thread"):
+        raise Misuse(
+            "eventlet has patched threads, and stampede_guard does not support eventlet. Use gevent instead "
+            "(gunicorn --worker-class gevent, celery --pool gevent), or threads (gthread, --pool threads)"
+        )
 
 
 def start_thread(function: Callable[..., object], *args: Any, name: str) -> threading.Thread | None:
@@ -53,7 +74,10 @@ def ended_copy(greenlet: Any) -> None:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A loop for a thread of `start_thread`. Raises `Misuse` if it would stop all greenlets while it waits."""
+    """A loop for a thread of `start_thread`. Raises `Misuse` if it would stop all greenlets while it waits, and under
+    eventlet.
+    """
+    refuse_eventlet()
     if not threads_are_greenlets():
         return asyncio.new_event_loop()
     monkey: Any = sys.modules["gevent.monkey"]

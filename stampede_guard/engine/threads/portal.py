@@ -26,6 +26,7 @@ from stampede_guard.engine.threads.desk import DESK, Desk
 from stampede_guard.engine.threads.greenlets import (
     ended_copy,
     new_event_loop,
+    refuse_eventlet,
     start_thread,
     this_greenlet,
 )
@@ -34,7 +35,7 @@ from stampede_guard.engine.threads.threads import waiting
 from stampede_guard.errors import Misuse, WaitTimeout
 from stampede_guard.values.forks import in_children
 
-__all__ = ["Portal", "at_end", "end_portal", "portal", "portal_loop"]
+__all__ = ["Portal", "at_end", "end_portal", "portal", "portal_loop", "refuse_eventlet"]
 
 log = logging.getLogger("stampede_guard")
 

@@ -23,10 +23,12 @@ does if it imports the tasks, as `celery -A app beat` does.
 
 from __future__ import annotations
 
+from stampede_guard.engine.threads.portal import refuse_eventlet
 from stampede_guard.integrations.celery.receivers import connect
 from stampede_guard.integrations.celery.runs import exclusive
 from stampede_guard.integrations.celery.slots import once_per_slot
 
 __all__ = ["exclusive", "once_per_slot"]
 
+refuse_eventlet()
 connect()

@@ -13,6 +13,7 @@ from flask import Flask, current_app, has_app_context, request_started
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.api.keywords import OWN_OF_VALUES, CacheOptions
 from stampede_guard.api.types import NO_RESOURCES, CacheDecorator, Opened
+from stampede_guard.engine.threads.portal import refuse_eventlet
 from stampede_guard.errors import Misuse
 from stampede_guard.integrations.flask.command import command
 from stampede_guard.integrations.flask.errors import answer_errors
@@ -53,8 +54,10 @@ class Stampede:
     def init_app(self, app: Flask, *, guard: StampedeGuard | None = None) -> None:
         """Give the application its guard, the error handlers and the command `flask stampede`.
 
-        Raises `Misuse` for a wrong key or value in `app.config`, and for an application that has a guard already.
+        Raises `Misuse` for a wrong key or value in `app.config`, and for an application that has a guard already,
+        and under eventlet.
         """
+        refuse_eventlet()
         given = _checked(guard) or self._guard
         if not isinstance(app, Flask):
             raise Misuse(f"Stampede takes a Flask application, not {type(app).__name__}")
