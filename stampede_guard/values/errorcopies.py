@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stampede_guard.values.annotations import field_names, root_package
+from stampede_guard.values.annotations import field_names, live_kind, root_package
 from stampede_guard.values.codec import is_immutable
 from stampede_guard.values.codec.attributes import per_class
 
-__all__ = ["NoCopy", "bare_copy_of", "copy_of", "data_copy_of"]
+__all__ = ["NoCopy", "bare_copy_of", "copy_of", "data_copy_of", "is_for_one"]
 
 E = TypeVar("E", bound=BaseException)
 
@@ -36,7 +36,7 @@ _MESSAGES: dict[str, frozenset[str]] = {
     "httpx": frozenset({"Request", "Response"}),
     "requests": frozenset({"PreparedRequest", "Request", "Response"}),
     "starlette": frozenset({"Response"}),
-    "werkzeug": frozenset({"Response"}),
+    "werkzeug": frozenset({"Headers", "Response"}),
 }
 _ARGS: Any = vars(BaseException)["args"]
 _TRACEBACK: Any = vars(BaseException)["__traceback__"]
@@ -60,15 +60,24 @@ def bare_copy_of(error: E) -> E | None:
 
 
 def data_copy_of(value: Any) -> Any:
-    """The same for any value. All copies share what is not plain data. Raises `NoCopy`."""
+    """The same for any value. All copies share what is not plain data. Raises `NoCopy`, also for a value that holds a
+    response, a stream, a connection or a generator: only one caller can use it.
+    """
     try:
-        return _Copying().value(value, 0)
+        return _Copying(alive=False).value(value, 0)
     except Exception as problem:
         raise NoCopy from problem
 
 
 class NoCopy(Exception):
     """The value contains too much, or an object of a class that cannot be copied."""
+
+
+@per_class
+def is_for_one(kind: type) -> bool:
+    """Whether a second caller could not use an object of this class: a stream, a response, a generator, ..."""
+    live = live_kind(kind) is not None and kind not in _HARMLESS
+    return live or hasattr(kind, "__next__") or hasattr(kind, "__anext__")
 
 
 def _copied(error: E, copying: _Copying) -> E | None:
@@ -82,8 +91,10 @@ def _copied(error: E, copying: _Copying) -> E | None:
 class _Copying:
     """Copies one error and all that it refers to. Two references to one object become two references to one copy."""
 
-    def __init__(self, *, bare: bool = False) -> None:
+    def __init__(self, *, bare: bool = False, alive: bool = True) -> None:
         self._bare = bare
+        self._alive = alive
+        """Whether live objects are allowed. All copies share them."""
         self._made: dict[int, Any] = {}
         self._originals: list[Any] = []  # kept alive, so that no two of them ever have the same id
 
@@ -147,6 +158,8 @@ class _Copying:
             return self._made[id(value)]
         if depth > _DEEPEST:
             raise RecursionError
+        if not self._alive and is_for_one(kind):
+            raise NoCopy
         if isinstance(value, BaseException):
             return self.error(value, depth)
         if kind is tuple or kind is frozenset:
@@ -202,6 +215,7 @@ class _Copying:
 
 
 _NOTHING_INSIDE = frozenset({type(None), bool, int, float, str, bytes, type, types.FunctionType})
+_HARMLESS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 _CONTAINERS = frozenset({dict, list, set, OrderedDict, defaultdict, deque})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stampede_guard.values.annotations import live_kind
-from stampede_guard.values.errorcopies import NoCopy, data_copy_of
+from stampede_guard.values.errorcopies import NoCopy, data_copy_of, is_for_one
 
 __all__ = ["NoCopy", "Unstorable"]
 
@@ -25,14 +25,14 @@ class Unstorable(bytes):
 
     @property
     def is_for_one(self) -> bool:
-        """Whether a second caller could not use the object: a stream, a response, a connection, a generator."""
+        """Whether a second caller could not use the object. One that only holds such an object has no copies."""
         kind = type(self.value)
-        return live_kind(kind) is not None or hasattr(kind, "__next__") or hasattr(kind, "__anext__")
+        return live_kind(kind) is not None or is_for_one(kind)
 
     def another(self) -> Any:
         """The value for one more caller. Lists, dictionaries and records in it are copied, other objects are shared.
 
-        Raises `NoCopy` if they are too many or too deep, or if one of them cannot be copied.
+        Raises `NoCopy` if they are too many or too deep, or if one of them cannot be copied or is for one caller.
         """
         if not self._is_given:
             self._is_given = True
