@@ -3,7 +3,7 @@
 Stored and shared: status 200. Shared by the callers of one flight, but not stored: another status.
 Neither, so each caller gets a response of its own: a response that sets a cookie or changes the session, a stream or a
 file, 401 and 403, `Cache-Control: private`, `no-store` or `no-cache`, a `Vary` that the key does not cover, a view that
-looked for a header field that is not in the key, and one that used `after_this_request`.
+looked for something of the request that is not in the key, and one that used `after_this_request`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from stampede_guard.integrations.flask.keyed_requests import KeyedEnviron
 from stampede_guard.values.codec.builtin import dumps, loads
 
 __all__ = ["OWN", "bytes_of", "may_be_stored", "reason_against", "response_from"]
@@ -22,11 +23,10 @@ _OF_ONE_CALLER = frozenset({401, 403})
 
 
 def reason_against(
-    response: Any, session: Any, *, covered: AbstractSet[str], missed: AbstractSet[str], later: bool
+    response: Any, session: Any, environ: KeyedEnviron, *, covered: AbstractSet[str], later: bool
 ) -> str | None:
-    """Why the response must not be shared. `covered`: header fields, in lower case, that the key covers. `missed`:
-    those that the view looked for, and that the key does not have; what is no header field is written as the view
-    reads it, `request.remote_addr`. `later`: the view used `after_this_request`.
+    """Why the response must not be shared. `covered`: header fields, in lower case, that the key covers. `later`: the
+    view used `after_this_request`.
     """
     control = response.cache_control
     if "Set-Cookie" in response.headers or getattr(session, "modified", False):
@@ -41,9 +41,14 @@ def reason_against(
         return f"its status is {response.status_code}"
     if others := {name.lower() for name in response.vary} - covered:
         return f"it varies with {', '.join(sorted(others))}: write vary= for that"
-    if missed:
-        return _depends_on(sorted(missed))
-    return "the view used after_this_request" if later else None
+    return reason_of_looks(environ) or ("the view used after_this_request" if later else None)
+
+
+def reason_of_looks(environ: KeyedEnviron) -> str | None:
+    """Why a response depends on more than its key, by what the view looked for."""
+    if environ.missed_all:
+        return "it reads all header fields: read those that it needs by their names, and write vary= for them"
+    return _depends_on(sorted(environ.missed)) if environ.missed else None
 
 
 def _depends_on(missed: list[str]) -> str:

@@ -15,12 +15,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-import io
 import logging
-import sys
-import types
 from collections.abc import Callable, Iterable
-from collections.abc import Set as AbstractSet
 from typing import Any, ParamSpec, Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -30,11 +26,18 @@ from stampede_guard.errors import Misuse
 from stampede_guard.http.requests.requester import SAFE, is_credential, names_a_user, overrides_method
 from stampede_guard.integrations.flask.contexts import explained
 from stampede_guard.integrations.flask.helpers import AppState, Faces, named_like
+from stampede_guard.integrations.flask.keyed_requests import (
+    OF_COPIES,
+    KeyedEnviron,
+    environ_of,
+    note_address,
+)
 from stampede_guard.integrations.flask.responses import (
     OWN,
     bytes_of,
     may_be_stored,
     reason_against,
+    reason_of_looks,
     response_from,
 )
 from stampede_guard.values.annotations import resolve
@@ -49,18 +52,6 @@ R = TypeVar("R")
 _REFUSED = frozenset({"key", "unkeyed", "resources", "should_cache", "context", "pickle"})
 _OF_SERVERS = ("REMOTE_USER", "SSL_CLIENT_S_DN", "SSL_CLIENT_CERT")
 """Where a web server tells a WSGI application who the user is."""
-_OF_COPIES = frozenset(
-    {"host", "cache-control", "pragma", "range", "if-range", "if-match", "if-none-match"}
-    | {"if-modified-since", "if-unmodified-since"}
-)
-"""Without them, the complete response is right for all."""
-_OF_ALL = (
-    "CONTENT_", "GATEWAY_INTERFACE", "PATH_INFO", "QUERY_STRING", "RAW_URI", "REQUEST_", "SCRIPT_NAME", "SERVER_",
-    "flask.", "werkzeug.", "wsgi.",
-)  # fmt: skip
-"""Names in the environment of a WSGI application that do not tell one client from another, or are in the key."""
-_FRAMES = 12
-"""From Flask-Login's look at a header field to the environment of the request."""
 _URL, _QUERY = "stampede_guard_url", "stampede_guard_query"
 
 
@@ -118,7 +109,7 @@ class _Asked:
         self._unseen = frozenset(name.encode() for name in ignored)
         self.covered = frozenset(self.vary) | ({"cookie", "authorization"} - ignored)
         """Requests with a cookie are not shared, so that a response may vary with it."""
-        self.known = self.covered | ignored | _OF_COPIES
+        self.known = self.covered | ignored | OF_COPIES
         """The fields that a view may look for. Others are missing in its request, although the caller's has them."""
 
     def may_share(self) -> bool:
@@ -155,99 +146,33 @@ class _Asked:
         return urlencode([(name, value) for name in self._query for value in request.args.getlist(name)])
 
 
-class _Environ(dict[str, Any]):
-    """It notes fields of the request that the view looks for, and that are not in the key."""
-
-    def __init__(self, given: dict[str, Any], known: AbstractSet[str]) -> None:
-        super().__init__(given)
-        self.missed: set[str] = set()
-        self._known = known
-
-    def __getitem__(self, name: str) -> Any:
-        self._look_at(name)
-        return super().__getitem__(name)
-
-    def __contains__(self, name: object) -> bool:
-        self._look_at(name)
-        return super().__contains__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self._look_at(name)
-        return super().get(name, default)
-
-    def _look_at(self, name: Any) -> None:
-        if isinstance(name, str) and name.startswith("HTTP_"):
-            self.look_for(name[5:].replace("_", "-").lower())
-        elif isinstance(name, str) and not name.startswith(_OF_ALL):
-            self.look_for(name.replace("_", "-").lower(), f"request.environ[{name!r}]")
-
-    def look_for(self, field: str, written: str = "") -> None:
-        """`written`: how a view reads what is no header field."""
-        if field not in self._known and not _reads_for_a_user():
-            self.missed.add(written or field)
-
-
-def _noting(kind: type) -> type:
-    """A class of requests that notes when a view reads the client's address, which the request of a key has not."""
-
-    def remote_addr(self: Any) -> None:
-        environ = vars(self).get("environ")
-        if isinstance(environ, _Environ):  # else it is still being made
-            environ.look_for("remote-addr", "request.remote_addr")
-
-    return type(kind.__name__, (kind,), {"remote_addr": property(remote_addr, lambda *_: None)})
-
-
-_kinds: dict[type, type] = {}
-
-
-def _reads_for_a_user() -> bool:
-    """Flask-Login compares fields with the session of a user. The request of a computation has none."""
-    frame: types.FrameType | None = sys._getframe(1)
-    for _ in range(_FRAMES):
-        if frame is None:
-            return False
-        if frame.f_globals.get("__name__", "").startswith("flask_login."):
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _environ(url: Any, query: str) -> dict[str, Any]:
-    scheme, host, root, path, fields = url
-    name, _, port = host.rpartition(":") if host.rpartition(":")[2].isdecimal() else (host, "", "")
-    return {
-        "REQUEST_METHOD": "GET", "SCRIPT_NAME": root, "PATH_INFO": path, "QUERY_STRING": query,
-        "SERVER_NAME": name, "SERVER_PORT": port or ("443" if scheme == "https" else "80"),
-        "SERVER_PROTOCOL": "HTTP/1.1", "HTTP_HOST": host,
-        "wsgi.version": (1, 0), "wsgi.url_scheme": scheme, "wsgi.input": io.BytesIO(), "wsgi.errors": sys.stderr,
-        "wsgi.multithread": True, "wsgi.multiprocess": True, "wsgi.run_once": False,
-    } | {f"HTTP_{field.upper().replace('-', '_')}": value for field, value in fields if value is not None}  # fmt: skip
-
-
 def _relay(view: Any, name: str, asked: _Asked) -> Any:
     told: set[str] = set()
 
     def relay(*args: Any, stampede_guard_url: Any, stampede_guard_query: str, **kwargs: Any) -> bytes:
         app = current_app
-        environ = _Environ(_environ(stampede_guard_url, stampede_guard_query), asked.known)
+        environ = KeyedEnviron(environ_of(stampede_guard_url, stampede_guard_query), asked.known)
         context = app.request_context(environ)
-        kind = type(context.request)
-        context.request.__class__ = _kinds.get(kind) or _kinds.setdefault(kind, _noting(kind))
         with context, explained(name):
+            note_address(context.request)
             _preprocess_url()
-            environ.missed.clear()
-            response = app.make_response(app.ensure_sync(view)(*args, **kwargs))
-            session = _session_of(context)
-            later = getattr(context, "_after_request_functions", None)
-            reason = reason_against(
-                response, session, covered=asked.covered, missed=environ.missed, later=bool(later)
-            )
-            if reason is None:
-                if getattr(session, "accessed", False):
-                    response.vary.add("Cookie")
-                return bytes_of(response)
-            response.close()
+            environ.forget()
+            try:
+                response = app.make_response(app.ensure_sync(view)(*args, **kwargs))
+            except Exception:
+                # It may have failed because a field is missing here. The caller's own request decides.
+                reason = reason_of_looks(environ)
+                if reason is None:
+                    raise
+            else:
+                session = _session_of(context)
+                later = bool(getattr(context, "_after_request_functions", None))
+                reason = reason_against(response, session, environ, covered=asked.covered, later=later)
+                if reason is None:
+                    if getattr(session, "accessed", False):
+                        response.vary.add("Cookie")
+                    return bytes_of(response)
+                response.close()
         if reason not in told:
             told.add(reason)
             log.warning("a response of %s() is computed for each caller: %s", name, reason)

@@ -28,6 +28,7 @@ from flask import (
     stream_with_context,
     url_for,
 )
+from flask.typing import ResponseReturnValue
 from flask.views import MethodView
 from flask_login import LoginManager, UserMixin, current_user, login_user
 
@@ -602,6 +603,18 @@ def test_a_response_is_no_value_of_a_cached_function(
         @stampede.locked_cache(ttl=60)
         def declared() -> Response:
             return make_response("page")
+
+    for annotation in (ResponseReturnValue, "ResponseReturnValue"):
+
+        def typed() -> Any:
+            return "page"
+
+        typed.__annotations__["return"] = annotation
+        with pytest.raises(
+            UnsupportedValue, match=r"typed\(\) is annotated as a view.*@stampede\.cached_view"
+        ):
+            stampede.locked_cache(ttl=60)(typed)
+        assert callable(stampede.cached_view(ttl=60)(typed))
 
     @app.get("/")
     @stampede.locked_cache(ttl=60)

@@ -1,0 +1,134 @@
+"""The request that the computation of a view gets: it has what is in the key, and notes whatever else is asked of it.
+
+A view that asks for more would give one visitor's answer to all, or an answer that no visitor should get: it sees no
+such field, although its caller's request has it. So its response is computed for each caller. See `responses`.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import types
+from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from stampede_guard.values.codec.attributes import per_class
+
+__all__ = ["OF_COPIES", "KeyedEnviron", "environ_of", "note_address"]
+
+OF_COPIES = frozenset(
+    {"host", "cache-control", "pragma", "range", "if-range", "if-match", "if-none-match"}
+    | {"if-modified-since", "if-unmodified-since", "transfer-encoding"}
+)
+"""Without them, the complete response is right for all. A request with a body is not shared, so none is chunked."""
+_OF_ALL = (
+    "CONTENT_", "GATEWAY_INTERFACE", "PATH_INFO", "QUERY_STRING", "RAW_URI", "REQUEST_", "SCRIPT_NAME", "SERVER_",
+    "flask.", "werkzeug.", "wsgi.",
+)  # fmt: skip
+"""Names in the environment of a WSGI application that do not tell one client from another, or are in the key."""
+_FRAMES = 12
+"""From Flask-Login's look at a header field to the environment of the request."""
+
+
+class KeyedEnviron(dict[str, Any]):
+    """`missed`: what the view looked for, and the key does not have. Header fields are in lower case. Anything else is
+    written as the view reads it, `request.remote_addr`. `missed_all`: the view read all of them.
+    """
+
+    def __init__(self, given: dict[str, Any], known: AbstractSet[str]) -> None:
+        super().__init__(given)
+        self._known = known
+        self.forget()
+
+    def forget(self) -> None:
+        self.missed: set[str] = set()
+        self.missed_all = False
+
+    def __getitem__(self, name: str) -> Any:
+        self._look_at(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self._look_at(name)
+        return super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._look_at(name)
+        return super().get(name, default)
+
+    def __iter__(self) -> Iterator[str]:
+        self.missed_all = True
+        return super().__iter__()
+
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
+        self.missed_all = True
+        return super().keys()
+
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+        self.missed_all = True
+        return super().values()
+
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
+        self.missed_all = True
+        return super().items()
+
+    def copy(self) -> dict[str, Any]:
+        self.missed_all = True
+        return super().copy()
+
+    def _look_at(self, name: Any) -> None:
+        """Only for what is missing: a view, or a library that it uses, may also keep something of its own here."""
+        if not isinstance(name, str) or super().__contains__(name):
+            return
+        if name.startswith("HTTP_"):
+            self.look_for(name[5:].replace("_", "-").lower())
+        elif not name.startswith(_OF_ALL):
+            self.look_for(name.replace("_", "-").lower(), f"request.environ[{name!r}]")
+
+    def look_for(self, field: str, written: str = "") -> None:
+        """`written`: how a view reads what is no header field."""
+        if field not in self._known and not _reads_for_a_user():
+            self.missed.add(written or field)
+
+
+def _reads_for_a_user() -> bool:
+    """Flask-Login compares fields with the session of a user. The request of a computation has none."""
+    frame: types.FrameType | None = sys._getframe(1)
+    for _ in range(_FRAMES):
+        if frame is None:
+            return False
+        if frame.f_globals.get("__name__", "").startswith("flask_login."):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def note_address(request: Any) -> None:
+    """Let the request note a look at the client's address, which Werkzeug reads when it makes a request."""
+    request.__class__ = _without_address(type(request))
+
+
+@per_class
+def _without_address(kind: type) -> type:
+    def look(self: Any) -> None:
+        self.environ.look_for("remote-addr", "request.remote_addr")
+
+    def ignore(self: Any, address: Any) -> None:
+        """A copy of the request sets it."""
+
+    names = {"remote_addr": property(look, ignore), "__module__": kind.__module__, "__doc__": kind.__doc__}
+    return type(kind.__name__, (kind,), names)
+
+
+def environ_of(url: Any, query: str) -> dict[str, Any]:
+    """The WSGI environment of a GET request. `url`: scheme, host, root, path, and pairs of header fields."""
+    scheme, host, root, path, fields = url
+    name, _, port = host.rpartition(":") if host.rpartition(":")[2].isdecimal() else (host, "", "")
+    return {
+        "REQUEST_METHOD": "GET", "SCRIPT_NAME": root, "PATH_INFO": path, "QUERY_STRING": query,
+        "SERVER_NAME": name, "SERVER_PORT": port or ("443" if scheme == "https" else "80"),
+        "SERVER_PROTOCOL": "HTTP/1.1", "HTTP_HOST": host,
+        "wsgi.version": (1, 0), "wsgi.url_scheme": scheme, "wsgi.input": io.BytesIO(), "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True, "wsgi.multiprocess": True, "wsgi.run_once": False,
+    } | {f"HTTP_{field.upper().replace('-', '_')}": value for field, value in fields if value is not None}  # fmt: skip

@@ -1,0 +1,118 @@
+"""A view that looks at something of its caller that is not in its key: its response is computed for each caller."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from flask import Flask, abort, jsonify, request
+
+from stampede_guard.integrations.flask import Stampede
+
+
+def refuses_old_clients() -> str:
+    if request.headers.get("X-Api-Version") != "2":
+        abort(400)
+    return "new"
+
+
+LOOKS: dict[str, tuple[Callable[[], Any], list[tuple[int, str]], str]] = {
+    "address": (
+        lambda: str(request.remote_addr),
+        [(200, "10.0.0.1"), (200, "10.0.0.2")],
+        r"request\.remote_addr",
+    ),
+    "route": (lambda: request.access_route[0], [(200, "10.0.0.1"), (200, "10.0.0.2")], "x-forwarded-for"),
+    "of the server": (
+        lambda: str(request.environ.get("shop.tenant")),
+        [(200, "ann"), (200, "bob")],
+        "shop.tenant",
+    ),
+    "needed": (lambda: str(request.environ["shop.tenant"]), [(200, "ann"), (200, "bob")], "shop.tenant"),
+    "needed field": (
+        lambda: request.headers["X-Api-Version"],
+        [(200, "1"), (200, "2")],
+        r"vary=\('x-api-version',\)",
+    ),
+    "decides": (refuses_old_clients, [(400, ""), (200, "new")], r"vary=\('x-api-version',\)"),
+    "all fields": (
+        lambda: dict(request.headers.items()).get("X-Api-Version"),
+        [(200, "1"), (200, "2")],
+        "reads all header fields",
+    ),
+    "their number": (lambda: str(len(request.headers) > 2), [(200, "True")] * 2, "reads all header fields"),
+    "as a dictionary": (
+        lambda: dict(request.headers)["X-Api-Version"],
+        [(200, "1"), (200, "2")],
+        "reads all header fields",
+    ),
+    "the environment": (
+        lambda: {**request.environ}["shop.tenant"],
+        [(200, "ann"), (200, "bob")],
+        "reads all header fields",
+    ),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_what_is_not_in_the_key_is_seen_by_each_callers_own_computation(
+    look: str, stampede: Stampede, app: Flask, caplog: pytest.LogCaptureFixture
+) -> None:
+    view, expected, words = LOOKS[look]
+
+    @app.get("/")
+    @stampede.cached_view(ttl=60)
+    def page() -> Any:
+        return view()
+
+    with caplog.at_level(logging.WARNING, logger="stampede_guard"):
+        answers = [
+            app.test_client().get(
+                "/",
+                headers={"X-Api-Version": version, "X-Other": "1"},
+                environ_overrides={"REMOTE_ADDR": f"10.0.0.{version}", "shop.tenant": tenant},
+            )
+            for version, tenant in (("1", "ann"), ("2", "bob"))
+        ]
+    assert [(one.status_code, one.text if one.status_code == 200 else "") for one in answers] == expected
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "stampede_guard"]
+    assert re.search(words, told), told
+
+
+def test_what_flask_itself_looks_for_is_no_reason(stampede: Stampede, app: Flask) -> None:
+    calls: list[int] = []
+
+    @app.get("/")
+    @stampede.cached_view(ttl=60)
+    def page() -> Any:
+        calls.append(1)
+        return jsonify(
+            [
+                request.url, request.full_path, request.root_url, request.is_secure, request.is_json,
+                request.content_type, request.mimetype, request.content_length, request.get_data(as_text=True),
+                list(request.form), list(request.files), list(request.values), request.query_string.decode(),
+                list(request.cookies), request.get_json(silent=True), request.method, request.blueprint,
+                request.is_multithread, request.host, request.script_root,
+            ]
+        )  # fmt: skip
+
+    first, second = (app.test_client().get("/?page=1") for _ in range(2))
+    assert first.status_code == 200
+    assert first.json == second.json
+    assert calls == [1]
+
+
+def test_an_error_of_a_view_that_looked_at_nothing_else_is_shared(stampede: Stampede, app: Flask) -> None:
+    calls: list[int] = []
+
+    @app.get("/")
+    @stampede.cached_view(ttl=60, error_ttl=60)
+    def page() -> str:
+        calls.append(1)
+        abort(410)
+
+    assert [app.test_client().get("/").status_code for _ in range(2)] == [410] * 2
+    assert calls == [1]
