@@ -21,6 +21,7 @@ __all__ = [
     "comes_from",
     "cure_of_django",
     "field_names",
+    "is_mapped",
     "is_marker",
     "is_yielded",
     "cure_of_live",
@@ -191,6 +192,11 @@ def title_of(kind: type) -> str:
     theirs = next(base for base in kind.__mro__ if root_package(base) != "stampede_guard")
     named = kind if theirs is object else theirs
     return named.__name__ if named.__module__ == "builtins" else f"{root_package(named)} {named.__name__}"
+
+
+def is_mapped(kind: type) -> bool:
+    """Whether it is a model of SQLAlchemy: its objects are rows of a session."""
+    return hasattr(kind, "__mapper__")
 
 
 def comes_from(kind: type, package: str) -> bool:

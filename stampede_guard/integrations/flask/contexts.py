@@ -23,7 +23,7 @@ from stampede_guard.errors import Misuse
 
 __all__ = ["explained"]
 
-_NO_REQUEST = "outside of request context"
+_NO_REQUEST = ("outside of request context", "when a request context is active")
 _EXAMPLE = "page=request.args['page']"
 _NO_URL = "outside an active request"
 
@@ -55,7 +55,7 @@ def explained(name: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if _NO_REQUEST in str(error):
+        if any(words in str(error) for words in _NO_REQUEST):
             raise Misuse(
                 f"{name}() uses the request or the session of one caller, but its value is for all callers with the "
                 f"same arguments. Pass it as an argument, so that it is in the key: {_call(name, _EXAMPLE)}. "
@@ -63,8 +63,9 @@ def explained(name: str) -> Iterator[None]:
             ) from error
         if _NO_URL in str(error):
             raise Misuse(
-                f"{name}() makes a URL, and has no request to take the host from. Set app.config['SERVER_NAME'], or "
-                f"pass the URL as an argument: {_call(name, 'url=url_for(...)')}"
+                f"{name}() makes a URL, and has no request to take the host from. Set app.config['SERVER_NAME'], and "
+                "write url_for(..., _external=False) if you want a path only. Or pass the URL as an argument: "
+                f"{_call(name, 'url=url_for(...)')}"
             ) from error
         raise
     except AttributeError as error:

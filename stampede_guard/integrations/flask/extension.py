@@ -106,8 +106,8 @@ class Stampede:
         """Cache the whole response of a view, below `@app.get`. The key has the URL and the view's arguments.
 
         `vary` names header fields that the response depends on, such as "Accept-Language": they are in the key, too.
-        `ignore` names fields that it does not depend on, such as "Cookie", and variables of WSGI, such as
-        "REMOTE_ADDR". Without "Cookie", requests with a cookie or another credential are not cached. The computation
+        `ignore` names fields that it does not depend on, such as "Cookie", and others such as
+        "Remote-Addr". Without "Cookie", requests with a cookie or another credential are not cached. The computation
         sees a request that has only what is in the key. So no field of one visitor can get into the response of
         another. `query` names the parameters of the query that count; None means all. See
         `stampede_guard.integrations.flask.views` for the responses that are stored.

@@ -7,14 +7,18 @@ guard that stores nothing checks the options at once: a mistake is then an error
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
 
+import flask.typing
+
 from stampede_guard.api.decorators.callables import is_coroutine_function
 from stampede_guard.api.decorators.methods import in_its_place, taken_from
 from stampede_guard.api.guard import StampedeGuard
+from stampede_guard.errors import UnsupportedValue
 from stampede_guard.values.annotations import resolve
 
 __all__ = ["AppState", "Faces", "cached_helper", "named_like"]
@@ -34,6 +38,7 @@ class Faces:
     """The faces of one decorated function. Raises what the guard's decorator raises, when it is made."""
 
     def __init__(self, function: Any, options: dict[str, Any], state: Callable[[], AppState]) -> None:
+        _refuse_responses(function)
         self._function = function
         self._options = options
         self._state = state
@@ -57,6 +62,20 @@ def cached_helper(given: Any, options: dict[str, Any], state: Callable[[], AppSt
     else:
         wrapper = _called(function, Faces(function, options, state))
     return in_its_place(given, wrapper)
+
+
+def _refuse_responses(function: Any) -> None:
+    """Flask's own annotations of a view. They name things that Flask imports for type checkers only."""
+    written = getattr(function, "__annotations__", {}).get("return")
+    if isinstance(written, str):
+        with contextlib.suppress(Exception):  # evaluation runs code that can raise anything
+            written = eval(written, getattr(function, "__globals__", {}))
+    if any(written == one for one in (flask.typing.ResponseReturnValue, flask.typing.ResponseValue)):
+        raise UnsupportedValue(
+            f"{function.__qualname__}() is annotated as a view, so it may return a flask Response, which cannot be "
+            "stored and given to other callers; annotate it with the data that it returns, or cache whole responses "
+            "with @stampede.cached_view"
+        )
 
 
 def _called(function: Any, faces: Faces) -> Any:

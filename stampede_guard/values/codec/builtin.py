@@ -21,6 +21,7 @@ from stampede_guard.values.annotations import (
     comes_from,
     cure_of_django,
     cure_of_live,
+    is_mapped,
     live_kind,
     root_package,
     title_of,
@@ -221,10 +222,20 @@ def refusal(value: Any) -> UnsupportedValue:
                 or f"if it is the whole result, annotate the function: -> {kind.__name__} (docs/values.md)"
             )
         )
-    if isinstance(value, Mapping) or hasattr(value, "_mapping") or hasattr(value, "keys"):
+    if hasattr(value, "_mapping"):  # a Row of SQLAlchemy
+        return UnsupportedValue(
+            f"the result holds a {name}; return plain dictionaries instead: dict(row._mapping)"
+        )
+    if isinstance(value, Mapping) or hasattr(value, "keys"):
         return UnsupportedValue(f"the result holds a {name}; return plain dictionaries instead: dict(row)")
     if comes_from(kind, "django"):
         return UnsupportedValue(f"the result holds a {name}, an object of Django; {cure_of_django(kind)}")
+    if is_mapped(kind):
+        return UnsupportedValue(
+            f"the result holds a {name}, a row of a session that its callers do not have; annotate the function with "
+            "the data that they need (a pydantic model, dataclass, TypedDict, msgspec.Struct ...), or return Python's "
+            "own types"
+        )
     return UnsupportedValue(
         f"the result holds a {name}, which cannot be stored exactly without a return annotation that describes it; "
         f"annotate the function (a pydantic model, dataclass, TypedDict, msgspec.Struct, enum ...), "

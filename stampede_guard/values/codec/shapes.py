@@ -21,6 +21,7 @@ from stampede_guard.values.annotations import (
     cure_of_django,
     cure_of_live,
     field_names,
+    is_mapped,
     live_kind,
     unwrap,
 )
@@ -82,10 +83,11 @@ def shape_of(annotation: Any, *, lenient: bool = False) -> Shape:
             if comes_from(kind, "django"):
                 cure = cure_of_django(kind)
                 raise UnsupportedValue(f"the return annotation holds {names}, which cannot be stored: {cure}")
+        # A pickled row has lost its session: what it has not loaded is an error later.
+        others = "" if any(map(is_mapped, shape.classes)) else ", or ask for pickle by name: pickle=True"
         raise Undescribed(
             f"the return annotation holds {names}, which cannot be stored; use a pydantic model, a dataclass, "
-            f"a TypedDict, a NamedTuple, a msgspec.Struct, an enum or Python's own types, or ask for pickle "
-            f"by name: pickle=True"
+            f"a TypedDict, a NamedTuple, a msgspec.Struct, an enum or Python's own types{others}"
         )
     return shape
 

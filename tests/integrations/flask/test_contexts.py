@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,19 +13,21 @@ from typing import Any
 import pytest
 from flask import (
     Flask,
+    after_this_request,
     current_app,
     g,
     has_request_context,
     render_template_string,
     request,
     session,
+    stream_with_context,
     url_for,
 )
 from flask_sqlalchemy import SQLAlchemy
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from stampede_guard import StampedeGuard
-from stampede_guard.errors import Misuse
+from stampede_guard.errors import Misuse, UnsupportedValue
 from stampede_guard.integrations.flask import Stampede
 from tests.integrations.flask.conftest import Make
 
@@ -83,6 +87,40 @@ def test_a_computation_has_a_session_of_its_own_which_is_removed(stampede: Stamp
     assert sessions() == 0
     with shop.app_context():
         assert db.engine.pool.checkedout() == 0
+
+
+def test_rows_of_a_session_are_refused_with_a_cure_that_works(
+    stampede: Stampede, shop: Flask, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def declared() -> list[Product]:
+        return []
+
+    with monkeypatch.context() as patched:
+        # Other tests import it. A shop of Flask does not.
+        patched.delitem(sys.modules, "fastapi", raising=False)
+        with pytest.raises(UnsupportedValue, match=r"own types$"):
+            stampede.locked_cache(ttl=60)(declared)
+
+    @stampede.locked_cache(ttl=60)
+    def models():  # type: ignore[no-untyped-def]
+        return db.session.scalars(db.select(Product)).all()
+
+    @stampede.locked_cache(ttl=60)
+    def rows():  # type: ignore[no-untyped-def]
+        return db.session.execute(db.select(Product.id, Product.price)).all()
+
+    @stampede.locked_cache(ttl=60)
+    def cured():  # type: ignore[no-untyped-def]
+        return [dict(row._mapping) for row in db.session.execute(db.select(Product.id, Product.price))]
+
+    with shop.app_context(), caplog.at_level(logging.ERROR):
+        assert [one.price for one in models()] == [5]
+        assert [one.price for one in rows()] == [5]
+        assert cured() == cured() == [{"id": 1, "price": 5}]
+    of_models, of_rows = (record.getMessage() for record in caplog.records)
+    assert "a row of a session that its callers do not have" in of_models
+    assert "pickle" not in of_models
+    assert "dict(row._mapping)" in of_rows
 
 
 def test_a_failed_computation_leaves_no_session(stampede: Stampede, shop: Flask) -> None:
@@ -164,11 +202,22 @@ def makes_url() -> str:
     return url_for("view")
 
 
+def asks_for_the_response() -> str:
+    after_this_request(lambda response: response)
+    return ""
+
+
+def streams() -> str:
+    return "".join(stream_with_context(iter("page")))
+
+
 WORDS = {
+    asks_for_the_response: "uses the request or the session of one caller",
+    streams: "uses the request or the session of one caller",
     reads_request: r"reads_request\(\.\.\., page=request.args\['page'\]\)",
     reads_session: "uses the request or the session of one caller",
     reads_g: r"reads g.user, which it has not set.*reads_g\(\.\.\., user=g.user\)",
-    makes_url: r"Set app.config\['SERVER_NAME'\]",
+    makes_url: r"Set app.config\['SERVER_NAME'\], and write url_for\(\.\.\., _external=False\)",
 }
 
 
