@@ -121,7 +121,7 @@ async def read(runtime: Runtime, plan: Plan, name: str) -> tuple[Reading | None,
     try:
         return (None, NOTHING) if reading is None else (reading, decode(reading.body))
     except Undecodable as error:
-        runtime.warn_undecodable(plan, error)
+        runtime.warn_undecodable(plan, error, b"" if reading is None else reading.body)
         return reading, NOTHING
 
 
@@ -232,7 +232,7 @@ async def _served(runtime: Runtime, plan: Plan, name: str, run: Run, seen: Seen)
     try:
         value = plan.decode(reading.body)
     except Undecodable as error:
-        runtime.warn_undecodable(plan, error)
+        runtime.warn_undecodable(plan, error, reading.body)
         return await _miss(runtime, plan, name, run, newer_than=reading.token)
     fresh = reading.is_fresh if seen.fresh is None else seen.fresh
     if runtime.hooks.any:

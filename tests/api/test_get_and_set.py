@@ -87,6 +87,45 @@ async def test_a_declared_type_is_a_part_of_the_key(guards: tuple[StampedeGuard,
     assert await other.get("report:7", type=Report) == Report(3)
 
 
+async def test_a_look_with_another_type_than_that_of_set_is_told_once(
+    guards: tuple[StampedeGuard, StampedeGuard], caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = guards
+    await one.set("report:7", Report(3), ttl=300)
+    await other.get("report:8", type=Report)
+    await other.get("report:7", type=Report)
+    assert caplog.messages == [], "another process may have stored it"
+    for _ in range(2):
+        assert await one.get("report:7", type=Report) is MISSING
+    (told,) = caplog.messages
+    assert "guard.get with type=Report found nothing, because guard.set stored this key without type=" in told
+    await one.set("report:7", Report(3), type=Report, ttl=300)
+    assert await one.get("report:7") is not MISSING
+    await one.invalidate("report:7")
+    assert await one.get("report:7", type=Report, default=None) is None
+    assert len(caplog.messages) == 1, "it was set with this type, and is invalidated"
+    assert await one.get("report:7") is MISSING
+    assert "guard.get without type= found nothing" in caplog.messages[1]
+
+
+@pytest.mark.parametrize("call", ["get", "get_or_compute"])
+async def test_a_value_with_tags_is_no_damaged_one_for_a_call_without_them(
+    guards: tuple[StampedeGuard, StampedeGuard], caplog: pytest.LogCaptureFixture, call: str
+) -> None:
+    one, other = guards
+    await one.set("report:7", {"rows": 3}, ttl=300, tags=("project:7",))
+
+    async def compute() -> str:
+        return "computed"
+
+    if call == "get":
+        assert await other.get("report:7") is MISSING
+    else:
+        assert await other.get_or_compute("report:7", compute) == "computed"
+    assert caplog.messages, "nothing was said"
+    assert all("stored with tags= counts as a miss: pass the same tags=" in told for told in caplog.messages)
+
+
 async def test_a_computation_that_began_before_is_outdated(
     guards: tuple[StampedeGuard, StampedeGuard],
 ) -> None:

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from stampede_guard.errors import Misuse
 
-__all__ = ["MOST_KINDS", "MOST_TYPES", "KeyTypes"]
+__all__ = ["MOST_KINDS", "MOST_SET", "MOST_TYPES", "KeyTypes"]
 
 MOST_KINDS = 4096
 """Pairs of a kind of key and a type."""
+MOST_SET = 1024
+"""Keys that were set last, for a warning about a `get` with another type."""
 MOST_TYPES = 1024
 """Per guard, its tenants included."""
 
@@ -29,6 +31,7 @@ class KeyTypes:
         self._by_kind: dict[str, dict[str, None]] = {}
         self._pairs = 0
         self._too_many = False
+        self._set: dict[str, tuple[str, str]] = {}
 
     def used(self, kind: str, shape: str) -> None:
         if shape in self._by_kind.get(kind, ()):
@@ -53,3 +56,15 @@ class KeyTypes:
         if self._pairs > MOST_KINDS:
             return list(self._all)
         return list(self._by_kind.get(kind, ()))
+
+    def note_set(self, key: str, shape: str, title: str) -> None:
+        """The shape and the title of the type under which `set` has stored a value. The newest keys are remembered."""
+        self._set.pop(key, None)
+        self._set[key] = (shape, title)
+        if len(self._set) > MOST_SET:
+            self._set.pop(next(iter(self._set)), None)
+
+    def set_as_another(self, key: str, shape: str) -> str | None:
+        """The title of the type, if `set` has stored this key under another type than the asked one."""
+        found = self._set.get(key)
+        return None if found is None or found[0] == shape else found[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -24,6 +25,8 @@ from stampede_guard.values.keys.naming import DOCTOR
 from stampede_guard.values.parts.parts import escape
 
 __all__ = ["Plans", "computation_of", "entry_key", "escape_key"]
+
+log = logging.getLogger("stampede_guard")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -152,6 +155,34 @@ class Plans:
             seen = self._types.of(kind_of(key))
             entries |= dict.fromkeys(f"{escape_key(key)}#{shape}" for shape in seen)
         return list(entries)
+
+    def note_set(self, key: str, type: Any, plan: Plan) -> None:
+        """`set` has stored this key."""
+        self._types.note_set(self._key(key), _shape(type, plan), _title_of(type))
+
+    def warn_of_another_type(self, key: str, type: Any, plan: Plan) -> None:
+        """`get` has found nothing. Say once if `set` has stored this key under another type: it never will."""
+        other = self._types.set_as_another(self._key(key), _shape(type, plan))
+        if other is not None and "type" not in plan.warned:
+            plan.warned.add("type")
+            log.warning(
+                "%s: guard.get %s found nothing, because guard.set stored this key %s: values of different types are "
+                "apart. Pass the same type= to both",
+                plan.title,
+                _title_of(type),
+                other,
+            )
+
+    def _key(self, key: str) -> str:
+        return f"{self._namespace}:{key}"
+
+
+def _shape(type: Any, plan: Plan) -> str:
+    return "" if type is Any else plan.codec.fingerprint
+
+
+def _title_of(type: Any) -> str:
+    return "without type=" if type is Any else f"with type={getattr(type, '__name__', type)}"
 
 
 def _keep(kept: dict[K, V], key: K, value: V) -> None:

@@ -217,7 +217,10 @@ class KeyedValues:
         """
         entry = self.entry(key, type, options)
         found = await self.engine.peek(*entry)
-        return default if found is NOTHING else found
+        if found is NOTHING:
+            self._plans.warn_of_another_type(key, type, entry.plan)
+            return default
+        return found
 
     @takes_options("guard.set", own=OWN_OF_VALUES, refuse=check_fields)
     async def set(self, key: str, value: Any, *, type: Any = Any, **options: Unpack[SetOptions]) -> Stored:
@@ -233,6 +236,7 @@ class KeyedValues:
         value that cannot be stored or is larger than `max_value_bytes`, and `StoreRefused` as `invalidate` does.
         """
         entry = self.entry(key, type, options)
+        self._plans.note_set(key, type, entry.plan)
         return await self.engine.set(entry.plan, entry.name, value, entry.tags)
 
     @takes_options("guard.invalidate")

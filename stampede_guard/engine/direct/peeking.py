@@ -42,5 +42,5 @@ async def peek(runtime: Runtime, plan: Plan, name: str, tags: tuple[str, ...] = 
     try:
         return plan.decode(reading.body)
     except Undecodable as error:
-        runtime.warn_undecodable(plan, error)
+        runtime.warn_undecodable(plan, error, reading.body)
         return NOTHING

@@ -86,7 +86,7 @@ class Delivery:
     def reject(self, reading: Reading, error: Undecodable) -> None:
         """The stored bytes are not a value of this type. From now on the flight accepts only a newer value."""
         self._flight.require_newer(reading.token)
-        self._runtime.warn_undecodable(self._flight.plan, error)
+        self._runtime.warn_undecodable(self._flight.plan, error, reading.body)
 
 
 def crash_of(flight: Flight, error: BaseException) -> BaseException:

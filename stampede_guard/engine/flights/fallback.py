@@ -109,7 +109,7 @@ class FallbackRun:
                 try:
                     return plan.codec.decode(reading.body), True
                 except Undecodable as error:
-                    runtime.warn_undecodable(plan, error)
+                    runtime.warn_undecodable(plan, error, reading.body)
                     return None, False
             case Granted():
                 return await self._compute(answer, flight_id), True

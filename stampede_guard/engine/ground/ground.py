@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from stampede_guard.core.tags import versions_in
 from stampede_guard.errors import StoreRefused, Undecodable, UnsupportedValue
 from stampede_guard.events import NotStored
 
@@ -135,12 +136,11 @@ class Ground:
         if self.hooks:
             self.hooks.tell(NotStored(plan.title, name, "unsupported"))
 
-    def warn_undecodable(self, plan: Plan, error: Undecodable) -> None:
-        self.warn_once(
-            plan,
-            "undecodable",
-            f"{plan.title}: a stored value cannot be decoded and counts as a miss: {error}",
-        )
+    def warn_undecodable(self, plan: Plan, error: Undecodable, body: bytes) -> None:
+        why = f"a stored value cannot be decoded and counts as a miss: {error}"
+        if plan.direct and versions_in(body) is not None:
+            why = "a value that was stored with tags= counts as a miss: pass the same tags= to every call of its key"
+        self.warn_once(plan, "undecodable", f"{plan.title}: {why}")
 
 
 def _look_at(task: asyncio.Task[Any]) -> None:
