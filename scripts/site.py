@@ -25,52 +25,66 @@ from scripts.api_snapshot import public_modules
 __all__ = ["build", "lay_together", "pages_of", "wrong_links"]
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ROOT / "results" / "pages"
-SITE = ROOT / "results" / "site"
+RESULTS = ROOT / "results"
 CONFIG = ROOT / "mkdocs.yml"
 OWN_PAGES = {"bench/peers/README.md": "comparison.md"}
 """Pages outside docs/, and their names in the site."""
 APPENDED = {"CHANGELOG.md": "upgrading.md", "SECURITY.md": "guarantees.md"}
 """Files of the repository that are the last section of a page."""
 
+_MERMAID = re.compile(r"^```mermaid\n.*?^```\n", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<=\]\()(?P<to>[^)#\s]+)(?P<part>#[^)\s]*)?(?=\))")
 
 
-def lay_together() -> list[Path]:
-    """Write all pages to results/pages. Returns them."""
-    shutil.rmtree(PAGES, ignore_errors=True)
-    shutil.copytree(ROOT / "docs", PAGES)
-    for page in sorted(PAGES.rglob("*.md")):
-        page.write_text(_linked(page.read_text("utf-8"), ROOT / "docs"), "utf-8")
+def lay_together(results: Path = RESULTS) -> list[Path]:
+    """Write all pages to the folder `pages` there. Returns them."""
+    pages = results / "pages"
+    shutil.rmtree(pages, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", pages)
+    for page in sorted(pages.rglob("*.md")):
+        # Diagrams would need a script of another host. The table below each of them has the same.
+        text = _MERMAID.sub("", page.read_text("utf-8"))
+        page.write_text(_linked(text, ROOT / "docs", pages), "utf-8")
     for name, target in OWN_PAGES.items():
-        (PAGES / target).write_text(_linked((ROOT / name).read_text("utf-8"), (ROOT / name).parent), "utf-8")
+        text = _linked((ROOT / name).read_text("utf-8"), (ROOT / name).parent, pages)
+        (pages / target).write_text(text, "utf-8")
     for name, target in APPENDED.items():
-        with (PAGES / target).open("a", encoding="utf-8") as page:
-            page.write("\n" + _demoted(_linked((ROOT / name).read_text("utf-8"), ROOT)))
-    with (PAGES / "reference.md").open("a", encoding="utf-8") as page:
+        with (pages / target).open("a", encoding="utf-8") as page:
+            page.write("\n" + _demoted(_linked((ROOT / name).read_text("utf-8"), ROOT, pages)))
+    with (pages / "reference.md").open("a", encoding="utf-8") as page:
         page.write(_public_names())
-    return sorted(PAGES.glob("*.md"))
+    return sorted(pages.glob("*.md"))
 
 
-def build() -> None:
-    """Write the site. Ends the program with what is wrong, if anything is."""
-    pages = {page.name for page in lay_together()}
+def build(results: Path = RESULTS) -> None:
+    """Write the site to the folder `site` there. Ends the program with what is wrong, if anything is."""
+    pages = {page.name for page in lay_together(results)}
     listed = set(pages_of(yaml.safe_load(CONFIG.read_text("utf-8"))["nav"]))
     if listed != pages:
         raise SystemExit(f"mkdocs.yml does not list exactly the pages: {sorted(listed ^ pages)}")
-    shutil.rmtree(SITE, ignore_errors=True)
+    site = results / "site"
+    shutil.rmtree(site, ignore_errors=True)
     subprocess.run(
-        [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(CONFIG)], check=True
+        [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(_config(results))],
+        check=True,
     )
-    wrong = wrong_links(SITE)
+    wrong = wrong_links(site)
     if wrong:
         raise SystemExit("\n".join(wrong))
-    print(
-        f"{len(pages)} pages in {SITE.relative_to(ROOT)}: every link leads somewhere, and to no other host by itself"
-    )
+    print(f"{len(pages)} pages in {site}: every link leads somewhere, and to no other host by itself")
 
 
-def _linked(text: str, folder: Path) -> str:
+def _config(results: Path) -> Path:
+    """The configuration; for another folder, a copy that names that folder."""
+    if results == RESULTS:
+        return CONFIG
+    told = CONFIG.read_text("utf-8").replace("results/", "").replace("paths: [.]", f"paths: [{ROOT}]")
+    copy = results / "mkdocs.yml"
+    copy.write_text(told, "utf-8")
+    return copy
+
+
+def _linked(text: str, folder: Path, pages: Path) -> str:
     """The page with links that work in the site. `folder`: where the page is in the repository."""
 
     def replaced(found: re.Match[str]) -> str:
@@ -83,7 +97,7 @@ def _linked(text: str, folder: Path) -> str:
         name = str(path.relative_to(ROOT))
         if name in APPENDED:
             return APPENDED[name] + (part or f"#{_title(path).lower().replace(' ', '-')}")
-        return f"{OWN_PAGES[name]}{part}" if name in OWN_PAGES else _copied(path, name)
+        return f"{OWN_PAGES[name]}{part}" if name in OWN_PAGES else _copied(path, name, pages)
 
     return _LINK.sub(replaced, text)
 
@@ -98,9 +112,9 @@ def _demoted(text: str) -> str:
     return "".join(part if part.startswith("```") else re.sub(r"(?m)^#", "##", part) for part in parts)
 
 
-def _copied(path: Path, name: str) -> str:
+def _copied(path: Path, name: str, pages: Path) -> str:
     """A copy of a file of the repository, as text; a picture as it is. Of a folder: the list of its files."""
-    target = PAGES / "files" / (name if path.suffix in (".png", ".svg") else f"{name}.txt")
+    target = pages / "files" / (name if path.suffix in (".png", ".svg") else f"{name}.txt")
     target.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         tracked = subprocess.run(
@@ -109,7 +123,7 @@ def _copied(path: Path, name: str) -> str:
         target.write_text(tracked.stdout, "utf-8")
     else:
         target.write_bytes(path.read_bytes())
-    return str(target.relative_to(PAGES))
+    return str(target.relative_to(pages))
 
 
 def _public_names() -> str:

@@ -122,3 +122,16 @@ def test_modules_and_files_of_ours_that_a_page_names_exist() -> None:
     assert len(modules) > 5 and len(files) > 20
     assert {one for one in modules if importlib.util.find_spec(one[1].rstrip(".")) is None} == set()
     assert {one for one in files if not (ROOT / one[1]).exists()} == set()
+
+
+def test_pages_that_the_code_names_exist() -> None:
+    """In docstrings, errors and log lines: a reader looks for what they name."""
+    named = {
+        (str(path.relative_to(ROOT)), page)
+        for folder in ("stampede_guard", "scripts", "bench", "examples", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+        if "repo_sync" not in path.parts
+        for page in re.findall(r"\bdocs/[a-z0-9-]+\.md\b", path.read_text("utf-8"))
+    }
+    assert len(named) > 30
+    assert {one for one in named if not (ROOT / one[1]).exists()} == set()

@@ -56,27 +56,27 @@ def test_links_that_lead_nowhere_and_files_of_other_hosts_are_found(tmp_path: Pa
     ]
 
 
-def test_a_link_to_a_file_of_the_repository_leads_to_its_copy() -> None:
-    pages = site.lay_together()
+def test_a_link_to_a_file_of_the_repository_leads_to_its_copy(tmp_path: Path) -> None:
+    pages = site.lay_together(tmp_path)
     assert {"index.md", "reference.md", "comparison.md"} <= {page.name for page in pages}
-    text = (site.PAGES / "fastapi.md").read_text("utf-8")
+    text = (tmp_path / "pages" / "fastapi.md").read_text("utf-8")
     links = re.findall(r"\]\((files/[^)]+)\)", text)
     assert "files/examples/litestar_app.py.txt" in links
-    copy = (site.PAGES / "files/examples/litestar_app.py.txt").read_text("utf-8")
+    copy = (tmp_path / "pages/files/examples/litestar_app.py.txt").read_text("utf-8")
     assert copy == (ROOT / "examples/litestar_app.py").read_text("utf-8")
     assert not re.search(r"\]\(\.\./", text)
 
 
-def test_files_of_the_repository_are_sections_of_a_page() -> None:
-    site.lay_together()
-    text = (site.PAGES / "upgrading.md").read_text("utf-8")
+def test_files_of_the_repository_are_sections_of_a_page(tmp_path: Path) -> None:
+    site.lay_together(tmp_path)
+    text = (tmp_path / "pages" / "upgrading.md").read_text("utf-8")
     assert text.startswith("# Upgrading") and "\n## Changelog\n" in text and "\n### 0.1.0" in text
     assert "(upgrading.md#changelog)" in text and "(guarantees.md#supported-versions)" in text
 
 
-def test_the_reference_has_the_public_names() -> None:
-    site.lay_together()
-    text = (site.PAGES / "reference.md").read_text("utf-8")
+def test_the_reference_has_the_public_names(tmp_path: Path) -> None:
+    site.lay_together(tmp_path)
+    text = (tmp_path / "pages" / "reference.md").read_text("utf-8")
     (members,) = re.findall(
         r"^::: stampede_guard\n    options:\n      members: \[(.*)\]$", text, re.MULTILINE
     )
@@ -134,3 +134,14 @@ def test_the_sizes_are_those_of_the_benchmarks() -> None:
         (measured,) = re.findall(rf"^\| {row} \| ([\d.]+) us \|$", bench, re.MULTILINE)
         (told,) = re.findall(pattern, page)
         assert float(measured) == pytest.approx(float(told), rel=1 / 3), row
+
+
+def test_the_site_builds_strictly_and_each_link_leads_somewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.build(tmp_path)
+    assert "every link leads somewhere" in capsys.readouterr().out
+    built = {path.name for path in (tmp_path / "site").glob("*.html")}
+    assert {"index.html", "reference.html", "migrating.html", "comparison.html"} <= built
+    assert 'id="stampede_guard.StampedeGuard"' in (tmp_path / "site" / "reference.html").read_text("utf-8")
+    assert "mermaid" not in (tmp_path / "site" / "how-it-works.html").read_text("utf-8")
