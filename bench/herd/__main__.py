@@ -22,7 +22,7 @@ from bench.herd.plan import FULL, QUICK, SMOKE, Plan
 from bench.herd.report import headline, setting, write_report
 from bench.herd.stage import Stage, open_stage
 from bench.herd.story import Story, Told, machine
-from bench.herd.table import terminal_table
+from bench.herd.table import table_so_far, terminal_table
 from bench.herd.trial import run_trial
 
 _LOG_WIDTH = 118
@@ -59,7 +59,10 @@ async def _run(plan: Plan, console: Console) -> Story:
                 task = progress.add_task(mode, total=plan.load.duration)
                 recording = await run_trial(stage, plan, mode, functools.partial(progress.advance, task))
                 modes[mode] = Told(recording, measure(recording, quiet=plan.quiet))
-            return Story(plan, stage, machine(), modes)
+                story = Story(plan, stage, machine(), modes)
+                if len(modes) < len(plan.modes):
+                    console.print(table_so_far(story))
+            return story
 
 
 def _tell_calibration(stage: Stage, console: Console) -> None:

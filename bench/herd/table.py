@@ -12,8 +12,9 @@ from bench.herd.measure import Figures
 from bench.herd.modes import HAND_WRITTEN
 from bench.herd.story import Story
 
-__all__ = ["FOOTNOTE", "figure_rows", "rows", "terminal_table"]
+__all__ = ["FOOTNOTE", "figure_rows", "rows", "table_so_far", "terminal_table"]
 
+_MAIN: Final = ("queries per expiry", "DB CPU, peak", "P99", "errors")
 FOOTNOTE: Final = "* within 3 s  ** until the last query ends, hits included; a script is one"
 
 
@@ -47,6 +48,18 @@ def figure_rows(columns: Sequence[Figures]) -> list[tuple[str, list[str]]]:
         ("CPU of others, mean", [_percent(figures.others_cpu_mean) for figures in columns]),
         ("CPU of others, peak", [_percent(figures.others_cpu_peak) for figures in columns]),
     ]
+
+
+def table_so_far(story: Story) -> Table:
+    """The main rows of the modes that have run: the first of them is there long before the last."""
+    table = Table(title="So far", title_justify="left", pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for mode in story.modes:
+        table.add_column(mode, justify="right", style="" if mode in HAND_WRITTEN else "bold green")
+    for what, texts in rows(story):
+        if what in _MAIN:
+            table.add_row(what, *texts)
+    return table
 
 
 def terminal_table(story: Story) -> Table:

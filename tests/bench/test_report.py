@@ -18,7 +18,7 @@ from bench.herd.recording import CpuSample, DatabaseSample, Recording, Request
 from bench.herd.report import headline, write_report
 from bench.herd.stage import Stage
 from bench.herd.story import Story, Told
-from bench.herd.table import rows, terminal_table
+from bench.herd.table import rows, table_so_far, terminal_table
 
 
 def told(mode: Mode, queries: int, *, others: float = 0.0) -> Told:
@@ -114,3 +114,11 @@ def test_what_makes_the_times_misleading_is_said(one: Story, said: str) -> None:
 
 def test_a_clean_run_has_no_notes() -> None:
     assert story(*TWO).notes == []
+
+
+def test_the_first_mode_is_told_while_the_others_run() -> None:
+    output = io.StringIO()
+    Console(file=output, width=120).print(table_so_far(story(TWO[0])))
+    text = output.getvalue()
+    assert "So far" in text and "local" in text
+    assert re.search(r"queries per expiry .*\b8\b", text) and "P99" in text and "Redis commands" not in text
