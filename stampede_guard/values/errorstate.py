@@ -3,13 +3,15 @@
 JSON has no tuples, dates or decimals. So each value is written with its type: a list as it is, all others as an object
 with one member, `{"t": [...]}` for a tuple. An exception with a value that has no form here does not travel at all.
 
-Texts lose their secrets, as messages do. All values under the name of a secret become `***`.
+Texts lose their secrets, as messages do. All values under the name of a secret become `***`. Other values travel
+as they are: other processes need the `key` of a `KeyError` to handle it.
 """
 
 from __future__ import annotations
 
 import datetime
 import math
+import re
 import types
 from collections.abc import Callable
 from decimal import Decimal
@@ -29,6 +31,7 @@ _DEEPEST = 12
 _MOST = 1_000
 """The most values in one exception."""
 _LARGEST_INT = 2**63
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ARGS: Any = vars(BaseException)["args"]
 _DICTIONARY: Any = vars(BaseException)["__dict__"]
 _GROUP: Any = BaseExceptionGroup
@@ -102,7 +105,7 @@ class _Packing(_Budget):
             *name,
             args=[] if is_group else self._arguments(error, depth),
             attributes={
-                key: self.value(item, depth + 1, is_secret_name(key)) for key, item in attributes.items()
+                key: self.value(item, depth + 1, _is_secret(kind, key)) for key, item in attributes.items()
             },
             fields={
                 key: self.value(descriptor.__get__(error), depth + 1, False)
@@ -138,7 +141,7 @@ class _Packing(_Budget):
         given = _ARGS.__get__(error)
         names = _parameters(type(error))
         secret = [
-            number < len(names) and is_secret_name(names[number]) and f"{item}" not in self._shown
+            number < len(names) and _is_secret(type(error), names[number]) and f"{item}" not in self._shown
             for number, item in enumerate(given)
         ]
         return [self.value(item, depth + 1, hidden) for item, hidden in zip(given, secret, strict=True)]
@@ -234,6 +237,13 @@ class _Unpacking(_Budget):
         if letter == "d":
             return {name: self.value(item, depth + 1) for name, item in inner.items()}
         return _READERS[letter](inner)
+
+
+def _is_secret(kind: type, name: str) -> bool:
+    """Whether it is a secret by its name, or by that of its class: the `key` of an `InvalidApiKey`."""
+    return is_secret_name(name) or (
+        name in ("key", "value") and is_secret_name(_WORD.sub("_", kind.__name__))
+    )
 
 
 def _is_named_secret(pair: list[Any] | tuple[Any, ...]) -> bool:

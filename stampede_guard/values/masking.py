@@ -23,9 +23,14 @@ _SCHEMED = re.compile(
     r"[^\s\"',]{6,}",
     re.IGNORECASE,
 )
+# Keys that open something. Others name something: a cache, primary, public or partition key, the key of a KeyError.
+_KEY = (
+    r"(?:access|account|api|auth|decryption|encryption|hmac|license|master|private|session|shared|signing|ssh"
+    r"|subscription)[_\-]?key"
+)
 # The count, kind or name of a token is not a secret.
 _NAME = (
-    r"[\w\-]{0,40}(?:token|secret|passwo?r?d|passphrase|pwd|api[_\-]?key|access[_\-]?key|private[_\-]?key|signature"
+    rf"[\w\-]{{0,40}}(?:token|secret|passwo?r?d|passphrase|pwd|{_KEY}|signature"
     r"|credential|authorization|cookie|session[_\-]?id|jwt)(?:s(?![A-Za-z]))?"
     r"(?:[_\-](?!type|count|limit|length|name|expir|ttl|uri|url)[\w\-]{1,40}|(?![\w\-]))"
 )
@@ -46,7 +51,7 @@ _WRITTEN = re.compile(
     re.IGNORECASE,
 )
 _ALONE = re.compile(
-    r"(?<![\w\-])((?:[\w\-]{0,40}[_\-])?(?:passwo?r?d|passphrase|pwd|pin|otp|api[_\-]?key|access[_\-]?key|private[_\-]?key))"
+    rf"(?<![\w\-])((?:[\w\-]{{0,40}}[_\-])?(?:passwo?r?d|passphrase|pwd|pin|otp|{_KEY}))"
     r"(\s?:\s?)[^\s\"',;(){}\[\]]+(?=\s*(?:\Z|[\r\n\"',;)}\]]))",
     re.IGNORECASE,
 )

@@ -194,6 +194,18 @@ class Explained(Exception):
         super().__init__("the token is too old")
 
 
+class InvalidApiKey(Exception):
+    pass
+
+
+class RefusedToken(Exception):
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __str__(self) -> str:
+        return "refused"
+
+
 class NotFound(fastapi.HTTPException):
     pass
 
@@ -604,6 +616,11 @@ SECRET = "hunter2"
         lambda: with_attributes(Plain(), pin=1234567, otp=1234567, session_id=UUID(int=1234567)),
         lambda: with_attributes(Plain(), auth=("user", SECRET), rows=[("Cookie", f"s={SECRET}")]),
         lambda: with_slots(Slotted(), rows={"password": SECRET}, _hidden=f"token={SECRET}"),
+        lambda: with_attributes(Plain(), encryption_key=SECRET, session_key=SECRET, signingKey=SECRET),
+        lambda: with_attributes(Plain(), account_key=SECRET, config={"license-key": SECRET, "sshKey": SECRET}),
+        lambda: with_attributes(InvalidApiKey(), key=SECRET),
+        lambda: RefusedToken(SECRET),
+        lambda: Plain(f"signing_key: {SECRET}", f"auth_key={SECRET}"),
         lambda: Plain(f"password={SECRET}", {"secret": SECRET}),
         lambda: Secretive("bob", SECRET),
         lambda: noted(with_attributes(Plain(), __notes__=[f"token={SECRET}"])),
@@ -622,6 +639,16 @@ def test_no_secret_of_an_exception_travels(make: Callable[[], Exception]) -> Non
     )
     assert str(UUID(int=1234567)).encode() not in data
     assert type(decode_failure(data)) is type(original)
+
+
+def test_a_key_that_opens_nothing_travels_as_it_is() -> None:
+    named = {
+        "key": "report:7", "cache_key": "c", "primary_key": 7, "public_key": "p", "partition_key": "q", "monkey": "m",
+        "keyboard": "k", "value": "v", "row": {"key": "user:1", "idempotency_key": "i"},
+    }  # fmt: skip
+    error = decode_failure(encode_failure(with_attributes(Plain(), **named)) or b"")
+    assert vars(error) == named
+    assert decode_failure(encode_failure(KeyError("report:7")) or b"").args == ("report:7",)
 
 
 def test_an_argument_under_a_secrets_name_that_the_text_shows_stays() -> None:
