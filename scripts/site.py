@@ -68,10 +68,19 @@ def build(results: Path = RESULTS) -> None:
         [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(_config(results))],
         check=True,
     )
+    _link_pages_in(site / "reference.html")
     wrong = wrong_links(site)
     if wrong:
         raise SystemExit("\n".join(wrong))
     print(f"{len(pages)} pages in {site}: every link leads somewhere, and to no other host by itself")
+
+
+def _link_pages_in(reference: Path) -> None:
+    """Docstrings name pages as the repository has them: `docs/values.md`."""
+    text = reference.read_text("utf-8")
+    reference.write_text(
+        re.sub(r"(?<![\w/>\"])docs/([a-z0-9-]+)\.md", r'<a href="\1.html">docs/\1.md</a>', text), "utf-8"
+    )
 
 
 def _config(results: Path) -> Path:

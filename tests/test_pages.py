@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ FILES_OF_A_TEST = {
     "docs/ten-minutes.md": {"shop.py", "visitors.py", "test_shop.py"},
 }
 """Blocks with the name of a file: `tests/testing/test_plugin.py` and `tests/test_ten_minutes.py` run them."""
-LANGUAGES = {"", "console", "diff", "mermaid", "sh", "text", "toml", "yaml"}
+LANGUAGES = {"", "console", "diff", "mermaid", "sh", "sql", "text", "toml", "yaml"}
 
 
 def code() -> Iterator[tuple[str, str]]:
@@ -49,6 +51,26 @@ def test_each_block_of_python_is_run_by_some_test(page: str) -> None:
     assert titled <= FILES_OF_A_TEST.get(page, set())
     known = LANGUAGES | {"python"} | {f'python title="{name}"' for name in titled}
     assert kinds <= known, "a test must run Python: mark it python, or python title=... and add the test"
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_no_block_of_python_hides_from_the_tests(page: str) -> None:
+    """A block without a language, or an indented one, is none that Python could run."""
+    plain = _FENCE.sub("", TEXTS[page])
+    hidden = [block for info, block in _FENCE.findall(TEXTS[page]) if not info.strip()]
+    hidden += re.findall(r"(?:^\n)((?: {4}.*\n)+)", plain, re.MULTILINE)
+    assert [block for block in hidden if is_python(block)] == []
+
+
+def is_python(block: str) -> bool:
+    try:
+        tree = compile(
+            textwrap.dedent(block), "page", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        )
+    except SyntaxError:
+        return False
+    values = [node.value if isinstance(node, ast.Expr) else node for node in tree.body]
+    return any(isinstance(value, ast.stmt | ast.Call | ast.Await) for value in values)
 
 
 def options(command: Any) -> set[str]:

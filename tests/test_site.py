@@ -143,5 +143,7 @@ def test_the_site_builds_strictly_and_each_link_leads_somewhere(
     assert "every link leads somewhere" in capsys.readouterr().out
     built = {path.name for path in (tmp_path / "site").glob("*.html")}
     assert {"index.html", "reference.html", "migrating.html", "comparison.html"} <= built
-    assert 'id="stampede_guard.StampedeGuard"' in (tmp_path / "site" / "reference.html").read_text("utf-8")
+    reference_page = (tmp_path / "site" / "reference.html").read_text("utf-8")
+    assert 'id="stampede_guard.StampedeGuard"' in reference_page
+    assert 'see <a href="values.html">docs/values.md</a>' in reference_page
     assert "mermaid" not in (tmp_path / "site" / "how-it-works.html").read_text("utf-8")
