@@ -10,6 +10,7 @@ as they are: other processes need the `key` of a `KeyError` to handle it.
 from __future__ import annotations
 
 import datetime
+import enum
 import math
 import re
 import types
@@ -22,7 +23,7 @@ from uuid import UUID
 import msgspec
 
 from stampede_guard.values import errorclasses
-from stampede_guard.values.classnames import name_of
+from stampede_guard.values.classnames import members_of, name_of, named
 from stampede_guard.values.masking import LONGEST, MASK, is_secret_name, mask, mask_all
 
 __all__ = ["Packed", "pack", "unpack"]
@@ -36,6 +37,8 @@ _ARGS: Any = vars(BaseException)["args"]
 _DICTIONARY: Any = vars(BaseException)["__dict__"]
 _GROUP: Any = BaseExceptionGroup
 _OF_ALL = frozenset(vars(BaseException))
+_LOOKS_UP = frozenset({"__getattribute__", "__getattr__", "__qualname__"})
+"""What of a metaclass would run when the name of a class is read."""
 
 
 class Packed(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -165,7 +168,7 @@ class _Packing(_Budget):
             kind is float and math.isfinite(value)
         ):
             return MASK if secret else value
-        written = _WRITERS.get(kind)
+        written = _WRITERS.get(kind) or (("e", _member_name) if _is_enum(kind) else None)
         if written is None:
             raise _Unportable
         letter, write = written
@@ -270,6 +273,33 @@ def _written(moment: datetime.datetime) -> str:
     return moment.isoformat()
 
 
+def _is_enum(kind: Any) -> bool:
+    """Whether it is an enum whose members can be looked up without running code of a metaclass."""
+    meta: Any = type(kind)
+    if not issubclass(meta, enum.EnumType):
+        return False
+    own = [vars(base) for base in meta.__mro__[: meta.__mro__.index(enum.EnumType)]]
+    return not any(_LOOKS_UP & names.keys() or type(names.get("__module__")) is not str for names in own)
+
+
+def _member_name(member: Any) -> list[str]:
+    """The class and the name of an enum's member. A combination of flags has no name of its own."""
+    kind = type(member)
+    name, known = name_of(kind), members_of(kind)["_member_map_"]
+    if name is None or known.get(member._name_) is not member:
+        raise _Unportable
+    return [*name, member._name_]
+
+
+def _member(given: list[str]) -> Any:
+    """The member that is already here. The class is not called, so no `_missing_` runs."""
+    module, qualname, name = given
+    kind = named(module, qualname, _is_enum)
+    if kind is None:
+        raise _Unportable
+    return members_of(kind)["_member_map_"][name]
+
+
 _WRITERS: Final[dict[type, tuple[str, Callable[[Any], Any]]]] = {
     UUID: ("u", str),
     Decimal: ("n", str),
@@ -283,4 +313,5 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "s": datetime.datetime.fromisoformat,
     "y": datetime.date.fromisoformat,
     "h": HTTPStatus,
+    "e": _member,
 }

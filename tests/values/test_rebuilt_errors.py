@@ -7,6 +7,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import datetime
+import enum
 import gc
 import importlib
 import importlib.util
@@ -233,6 +234,55 @@ def noted(error: Any) -> Any:
     return error
 
 
+class State(enum.Enum):
+    SOLD = "sold"
+    GONE = object()
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise AssertionError("the class was called")
+
+
+class Size(enum.StrEnum):
+    LARGE = "l"
+
+
+class Rank(enum.IntEnum):
+    HIGH = 1
+    TOP = 1
+
+
+class Rights(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Choices(enum.EnumType):
+    """As Django's: more attributes of the class, and the usual way to find them."""
+
+    @property
+    def labels(cls) -> list[str]:
+        raise AssertionError("the metaclass was asked")
+
+
+class Sort(enum.StrEnum, metaclass=Choices):
+    TEA = "tea"
+
+
+class Asked(enum.EnumType):
+    def __getattribute__(cls, name: str) -> Any:
+        if name in ("__qualname__", "_member_map_"):
+            ran.append("metaclass")
+        return super().__getattribute__(name)
+
+
+class Strange(enum.Enum, metaclass=Asked):
+    ONE = 1
+
+
+ran.clear()
+
+
 TRAVEL: dict[str, Callable[[], Exception]] = {
     "arguments": lambda: Plain("x", 1, -1.5, True, None, [1, (2, "3")], {"a": {"b": ()}}),
     "values": lambda: Plain(
@@ -261,6 +311,9 @@ TRAVEL: dict[str, Callable[[], Exception]] = {
     "http subclass": lambda: with_attributes(NotFound(404, "no"), rows=(1,)),
     "status in an enum": lambda: fastapi.HTTPException(HTTPStatus.GONE),
     "mutable default": lambda: Plain({}),
+    "enums": lambda: with_attributes(
+        Plain(State.SOLD, [Size.LARGE]), rows=Rank.HIGH, by={"s": Rank.TOP, "t": (Sort.TEA,)}
+    ),
 }  # fmt: skip
 
 
@@ -329,6 +382,8 @@ STAY: dict[str, Callable[[], Exception]] = {
     "a text of a subclass": lambda: Plain(Text("x")),
     "a key that is no text": lambda: Plain({1: 2}),
     "bytes": lambda: Plain(b"x"),
+    "flags together": lambda: Plain(Rights.READ | Rights.WRITE),
+    "an enum whose class looks up names itself": lambda: Plain(Strange.ONE),
     "a large number": lambda: Plain(2**70),
     "no number": lambda: Plain(float("nan")),
     "too deep": lambda: Plain(deep(30)),
@@ -458,6 +513,12 @@ HOSTILE: dict[str, bytes] = {
     "an unknown value": record("Plain", args=[{"z": 1}]),
     "a value of two types": record("Plain", args=[{"t": [], "d": {}}]),
     "a wrong value": record("Plain", args=[{"u": "x"}]),
+    "a member that is not there": record("Plain", args=[{"e": [HERE, "State", "LOST"]}]),
+    "a member of no enum": record("Plain", args=[{"e": [HERE, "Plain", "args"]}]),
+    "an enum that is not imported": record("Plain", args=[{"e": ["this_is_not_imported", "State", "ONE"]}]),
+    "an enum whose class looks up names": record("Plain", args=[{"e": [HERE, "Strange", "ONE"]}]),
+    "an attribute of an enum": record("Plain", args=[{"e": [HERE, "State", "__class__"]}]),
+    "a member that is no text": record("Plain", args=[{"e": [HERE, "State", ["SOLD"]]}]),
     "a huge number": record("Plain", args=[{"n": {}}]),
     "many values": record("Plain", args=[0] * 100_000),
     "a deep value": record("Plain", args=[deep(200)]),
@@ -545,7 +606,7 @@ json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from("tdunsyhx") | st.text(max_size=5), inner, max_size=3)
+        | st.dictionaries(st.sampled_from("tdunsyhex") | st.text(max_size=5), inner, max_size=3)
     ),
     max_leaves=8,
 )
