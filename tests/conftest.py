@@ -26,7 +26,6 @@ from bench.herd.cluster import ValkeyCluster, ValkeySentinel
 from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import ValkeyServer
 from tests.support.alone import Machine
-from tests.support.compiled import compile_once
 from tests.support.fixtures import guards_on
 from tests.support.order import dealt
 from tests.support.sendable import sendable
@@ -50,11 +49,6 @@ def pytest_configure(config: pytest.Config) -> None:
     told: dict[str, Any] = getattr(config, "workerinput", {})
     if "shared" in told:
         config.stash[_MACHINE] = Machine(Path(told["shared"]))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes() -> None:
-    compile_once()
 
 
 @pytest.hookimpl(optionalhook=True)
