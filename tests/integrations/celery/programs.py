@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from celery import Celery, signals
+from celery import Celery, Task, signals
+from celery.exceptions import Ignore, Reject
 from celery_once import QueueOnce  # type: ignore[import-untyped]
 
 from stampede_guard.integrations.celery import exclusive, once_per_slot
@@ -37,12 +38,26 @@ def made(url: str, namespace: str) -> Celery:
         assert run is not None
         bell.ring("ran", run.slot.timestamp())
 
-    @app.task(name="theirs", base=QueueOnce, shared=False)
+    class Refused:
+        """`before_start` raises what the sender of the message names, before the function runs."""
+
+        def before_start(self: Any, _id: str, _args: Any, _kwargs: Any) -> None:
+            if (how := getattr(self.request, "refused", None)) is not None:
+                bell.ring("refused", self.name)
+                raise {"ignored": Ignore, "rejected": Reject}[how]
+
+    class TheirTask(Refused, QueueOnce):  # type: ignore[misc]
+        abstract = True
+
+    class OurTask(Refused, Task):  # type: ignore[misc]
+        abstract = True
+
+    @app.task(name="theirs", base=TheirTask, shared=False)
     def theirs(name: str) -> None:
         bell.ring("theirs", os.getpid())
         bell.hold(name)
 
-    @app.task(name="ours", shared=False)
+    @app.task(name="ours", base=OurTask, shared=False)
     @exclusive(leases, "import:{name}", overlap="queue", lease_ttl=1.0)
     def ours(name: str) -> None:
         bell.ring("ours", os.getpid())

@@ -137,3 +137,24 @@ def test_a_task_of_celery_once_that_no_broker_got_is_locked_and_ours_can_be_sent
     with pytest.raises(AlreadyQueued):
         theirs.delay("b")
     ours.delay("b")
+
+
+@pytest.mark.parametrize("how", ["ignored", "rejected"])
+def test_a_task_of_celery_once_that_raises_before_it_runs_stays_locked_and_ours_runs_when_sent_again(
+    how: str, start: Start, bell: Bell, app: Celery
+) -> None:
+    start("worker", "--pool", "solo", *QUIET)
+    theirs, ours = app.tasks["theirs"], app.tasks["ours"]
+    for task in (theirs, ours):
+        task.apply_async((how,), headers={"refused": how})
+    # The worker does one task after the other. So it has finished with both when it runs the third.
+    ours.delay(how)
+    assert bell.heard("refused", 2) == ["theirs", "ours"]
+    bell.heard("ours", 1)
+    with pytest.raises(AlreadyQueued) as refused:
+        theirs.delay(how)
+    assert refused.value.countdown > 50 * 60
+    ours.delay(how)
+    bell.open(how)
+    bell.heard("ours", 1)
+    assert bell.rest("theirs") == [], "it has never run"
