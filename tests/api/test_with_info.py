@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -22,6 +26,39 @@ from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing.faults.faulty import FaultyStore
 from tests.support.clock import Clock
 from tests.support.gate import Gate, until
+
+PATIENCE = 60.0
+
+HOLDER = """
+import asyncio, sys
+from stampede_guard import StampedeGuard
+
+async def compute() -> str:
+    print("holding", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    return "late"
+
+async def main() -> None:
+    async with StampedeGuard.from_url(sys.argv[1], namespace=sys.argv[2]) as guard:
+        print(await guard.get_or_compute("report:7", compute, ttl=60), flush=True)
+
+asyncio.run(main())
+"""
+
+
+@contextlib.asynccontextmanager
+async def slow_holder(url: str, namespace: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Another process that holds the lease of report:7, and computes until it gets a line."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOLDER, url, namespace, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None and await process.stdout.readline() == b"holding\n"
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
 
 
 class Shop:
@@ -140,6 +177,38 @@ class TestInfo:
         assert await first == 7
         assert (await second).source == "collapsed"
         await one.aclose()
+        await other.aclose()
+
+    @pytest.mark.parametrize("how", ["async", "sync"])
+    async def test_a_value_computed_beside_a_slow_process_is_a_fallback(
+        self, how: str, valkey_url: str, namespace: str
+    ) -> None:
+        guard = StampedeGuard.from_url(valkey_url, namespace=namespace, policy=Policy(ttl=60))
+        other = StampedeGuard.from_url(valkey_url, namespace=namespace)
+        computed: list[str] = []
+
+        def plain() -> str:
+            computed.append(how)
+            return "quick"
+
+        async def compute() -> str:
+            return plain()
+
+        async def call() -> CallInfo[str]:
+            if how == "async":
+                return await guard.get_or_compute_with_info("report:7", compute, wait_timeout=0.05)
+            ask = functools.partial(guard.sync.get_or_compute_with_info, "report:7", plain, wait_timeout=0.05)
+            return await asyncio.to_thread(ask)
+
+        async with asyncio.timeout(PATIENCE), slow_holder(valkey_url, namespace) as process:
+            assert await call() == CallInfo("quick", "fallback", 0.0)
+            assert await other.get("report:7") == "quick", "it is stored"
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(b"\n")
+            assert await process.stdout.readline() == b"late\n", "the holder keeps its own value"
+            assert await other.get("report:7") == "quick", "and does not replace the newer one"
+        assert computed == [how]
+        await guard.aclose()
         await other.aclose()
 
     async def test_while_the_store_is_away_it_comes_from_memory(self) -> None:

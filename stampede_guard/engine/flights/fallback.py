@@ -39,6 +39,8 @@ class FallbackRun:
 
     def __init__(self, runtime: Runtime, plan: Plan, flight: Flight, name: str, passenger: Passenger) -> None:
         self.denied = False
+        self.computed = False
+        """Whether its own computation has made a value."""
         self.beside: Beside | None = None
         self._flight = flight
         self._runtime = runtime
@@ -157,6 +159,7 @@ class FallbackRun:
         if tags and unstorable is None:
             verdict = verdict._replace(body=sealed(verdict.body, versions))
         took_ms = round(1000 * (self._runtime.loop.time() - began))
+        self.computed = True
         await self._publish(grant, flight_id, verdict, took_ms)
         return plan.codec.decode(verdict.body) if unstorable is None else unstorable.value
 

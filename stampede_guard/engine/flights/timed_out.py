@@ -59,7 +59,8 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
                         outcome = "served" if served else "denied" if fallback.denied else "failed"
                         runtime.hooks.tell(events.Fallback(plan.title, name, outcome))
                 if served:
-                    passenger.instead = None if future.done() else "fallback"
+                    # The news of its own publication may have come first. The caller has computed all the same.
+                    passenger.instead = "fallback" if fallback.computed or not future.done() else None
                     return value
                 tried, beside = "denied" if fallback.denied else "over", fallback.beside
                 patience = 0.0
