@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.herd.valkey import ValkeyServer
 from tests.support import forked
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -296,8 +297,11 @@ PAGES = [
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_python_of_a_page_runs_as_it_is_written(page: str, valkey_url: str, tmp_path: Path) -> None:
-    child = forked.start("tests.documents", str(ROOT / page), valkey_url, log=tmp_path / "log")
+def test_the_python_of_a_page_runs_as_it_is_written(
+    page: str, own_valkey: ValkeyServer, tmp_path: Path
+) -> None:
+    """On a server of its own: pages call their functions alike, and one must not find another's values."""
+    child = forked.start("tests.documents", str(ROOT / page), own_valkey.url, log=tmp_path / "log")
     try:
         assert child.process.wait(120) == 0, child.last_words(lines=200)
     finally:
