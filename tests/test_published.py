@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 import tomllib
 import warnings
 from collections.abc import Callable
@@ -14,7 +17,8 @@ import pytest
 
 import hatch_build
 from scripts.api_snapshot import SNAPSHOT, changes, public_api
-from scripts.dist import EXTRAS, NOT_FOR_USERS
+from scripts.dist import NOT_FOR_USERS
+from scripts.extras import EXTRAS
 from scripts.interpreters import SUPPORTED
 from stampede_guard.deprecation import deprecated
 from tests.test_repository import modules, tracked
@@ -47,6 +51,23 @@ def test_every_extra_that_a_hint_names_exists() -> None:
 
 def test_each_extra_for_users_is_tried_with_the_archives() -> None:
     assert PROJECT["optional-dependencies"].keys() - NOT_FOR_USERS == EXTRAS.keys()
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_the_program_that_tries_an_extra_runs_here(extra: str, tmp_path: Path) -> None:
+    program = tmp_path / f"tried_{extra}.py"
+    program.write_text(EXTRAS[extra], "utf-8")
+    environ = {**os.environ, "PYTHONPATH": ""}
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_place_that_lists_the_supported_pythons_lists_the_same() -> None:
