@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import httpx
 import psycopg
 import pytest
 import redis
@@ -19,9 +18,9 @@ from bench.herd.valkey import free_port
 from stampede_guard.integrations.django import guard_of
 from tests.chaos.journal import Journal
 from tests.integrations.django.gates import joined, threads, until
+from tests.support import gunicorn
 
 ROOT = Path(__file__).resolve().parents[3]
-WORKERS = 8
 BURST = 24
 WHAT = ("total", "page", "fragment", "helper", "view")
 WSGI, ASGI = "tests.integrations.django.shop.worker:wsgi", "tests.integrations.django.shop.worker:asgi"
@@ -40,24 +39,18 @@ def test_eight_workers_compute_once_per_expiry(
 ) -> None:
     """Django's own bridge, asgiref, cannot run two async views at once on greenlets."""
     journal, port = Journal(tmp_path / "journal"), free_port()
-    options = ["--workers", f"{WORKERS}", "--bind", f"127.0.0.1:{port}", "--timeout", "120"]
-    child = processes.start(
-        [sys.executable, "-m", "gunicorn", *options, *KINDS[kind]],
-        log=tmp_path / "gunicorn.log",
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "HOME": str(tmp_path),  # some versions put a control socket there
-            "SHOP_URL": valkey_url,
-            "SHOP_NAMESPACE": namespace,
-            "SHOP_JOURNAL": str(journal.path),
-            "SHOP_DATABASE": postgres_url,
-        },
+    child = gunicorn.start(
+        *KINDS[kind],
+        port=port,
+        place=tmp_path,
+        SHOP_URL=valkey_url,
+        SHOP_NAMESPACE=namespace,
+        SHOP_JOURNAL=str(journal.path),
+        SHOP_DATABASE=postgres_url,
     )
     try:
         what = WHAT if kind == "gevent" else (*WHAT, "aview")
-        url = f"http://127.0.0.1:{port}"
-        asyncio.run(_ask(url, what, child, journal, lambda: _expire(valkey_url, namespace)))
+        asyncio.run(_ask(port, what, child, journal, lambda: _expire(valkey_url, namespace)))
         until(lambda: connections_of(postgres_url, namespace) == 0)
         child.stop()
         words = child.last_words(lines=1000)
@@ -76,30 +69,17 @@ def connections_of(database: str, namespace: str) -> int:
 
 
 async def _ask(
-    url: str, expected: Sequence[str], child: processes.Child, journal: Journal, expire: Callable[[], None]
+    port: int, expected: Sequence[str], child: processes.Child, journal: Journal, expire: Callable[[], None]
 ) -> None:
-    # A connection of its own for each request, so that any worker may take it.
-    limits = httpx.Limits(max_keepalive_connections=0)
-    client = httpx.AsyncClient(timeout=120.0, trust_env=False, limits=limits, verify=False)
+    client = gunicorn.client_of(port)
 
     async def get(path: str) -> str:
-        answer = await client.get(f"{url}/{path}")
+        answer = await client.get(path)
         assert answer.status_code == 200, child.last_words()
         return answer.text
 
-    async def answers() -> bool:
-        assert child.running, child.last_words()
-        try:
-            return bool(await get("who"))
-        except httpx.TransportError:
-            return False
-
     async with client, asyncio.timeout(240.0):
-        while not await answers():  # noqa: ASYNC110 - no event tells that a port is listened on
-            await asyncio.sleep(0.05)
-        workers: set[str] = set()
-        while len(workers) < WORKERS:
-            workers |= set(await asyncio.gather(*(get("who") for _ in range(40))))
+        await gunicorn.all_at_work(client, child)
         for expiry in range(1, 3):
             for what in expected:
                 assert set(await asyncio.gather(*(get(what) for _ in range(BURST)))) == {what}

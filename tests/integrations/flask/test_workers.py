@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -15,9 +12,8 @@ import redis
 from bench.herd import processes
 from bench.herd.valkey import free_port
 from tests.chaos.journal import Journal
+from tests.support import gunicorn
 
-ROOT = Path(__file__).resolve().parents[3]
-WORKERS = 8
 BURST = 24
 WAITING = 7
 """Fewer than the threads of one worker, which may get all of them."""
@@ -35,26 +31,15 @@ def test_eight_workers_compute_once_per_expiry(
     kind: str, valkey_url: str, namespace: str, tmp_path: Path
 ) -> None:
     fleet = Fleet(valkey_url, namespace, tmp_path)
-    options = ["--workers", f"{WORKERS}", "--bind", f"127.0.0.1:{fleet.port}", "--timeout", "120"]
-    child = processes.start(
-        [
-            sys.executable,
-            "-m",
-            "gunicorn",
-            *options,
-            *KINDS[kind],
-            "tests.integrations.flask.shop:create_app()",
-        ],
-        log=tmp_path / "gunicorn.log",
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "HOME": str(tmp_path),  # some versions put a control socket there
-            "SHOP_URL": valkey_url,
-            "SHOP_NAMESPACE": namespace,
-            "SHOP_JOURNAL": str(fleet.journal.path),
-            "SHOP_GATE": str(fleet.gate),
-        },
+    child = gunicorn.start(
+        *KINDS[kind],
+        "tests.integrations.flask.shop:create_app()",
+        port=fleet.port,
+        place=tmp_path,
+        SHOP_URL=valkey_url,
+        SHOP_NAMESPACE=namespace,
+        SHOP_JOURNAL=str(fleet.journal.path),
+        SHOP_GATE=str(fleet.gate),
     )
     try:
         asyncio.run(fleet.play(child, waits_beside_work=kind != "sync"))
@@ -74,57 +59,32 @@ class Fleet:
         self._namespace = namespace
 
     async def play(self, child: processes.Child, *, waits_beside_work: bool) -> None:
-        # A connection of its own for each request, so that any worker may take it.
-        limits = httpx.Limits(max_keepalive_connections=0)
-        url = f"http://127.0.0.1:{self.port}"
-        async with (
-            httpx.AsyncClient(
-                base_url=url, timeout=120.0, trust_env=False, limits=limits, verify=False
-            ) as client,
-            asyncio.timeout(240.0),
-        ):
+        async with gunicorn.client_of(self.port) as client, asyncio.timeout(240.0):
 
             async def get(path: str) -> str:
                 answer = await client.get(path)
                 assert answer.status_code == 200, child.last_words()
                 return answer.text
 
-            await self._until_all_work(child, get)
+            await gunicorn.all_at_work(client, child)
             for expiry in range(1, 3):
                 for what in WHAT:
                     assert set(await asyncio.gather(*(get(what) for _ in range(BURST)))) == {what}
                     assert len(self.journal.computations(what)) == expiry, what
                 await asyncio.to_thread(self._expire)
             if waits_beside_work:
-                await self._wait_beside_work(get)
-            assert {await get("left") for _ in range(WORKERS)} == {"0"}, "a session was left behind"
+                await self._wait_beside_work(client, child)
+            assert {await get("left") for _ in range(gunicorn.WORKERS)} == {"0"}, "a session was left behind"
 
-    async def _until_all_work(self, child: processes.Child, get: Callable[..., asyncio.Future[str]]) -> None:
-        async def answers() -> bool:
-            assert child.running, child.last_words()
-            try:
-                return bool(await get("who"))
-            except httpx.TransportError:
-                return False
-
-        while not await answers():  # noqa: ASYNC110 - no event tells that a port is listened on
-            await asyncio.sleep(0.05)
-        await self._see_all(get)
-
-    async def _see_all(self, get: Callable[..., asyncio.Future[str]]) -> None:
-        workers: set[str] = set()
-        while len(workers) < WORKERS:
-            workers |= set(await asyncio.gather(*(get("who") for _ in range(40))))
-
-    async def _wait_beside_work(self, get: Callable[..., asyncio.Future[str]]) -> None:
+    async def _wait_beside_work(self, client: httpx.AsyncClient, child: processes.Child) -> None:
         """All workers answer other requests while one of them computes and others wait."""
-        waiting = [asyncio.ensure_future(get("held")) for _ in range(WAITING)]
+        waiting = [asyncio.ensure_future(client.get("held")) for _ in range(WAITING)]
         while not self.journal.computations("held"):  # noqa: ASYNC110 - another process writes the journal
             await asyncio.sleep(0.05)
-        await self._see_all(get)
+        await gunicorn.all_at_work(client, child)
         assert not any(one.done() for one in waiting)
         self.gate.touch()
-        assert set(await asyncio.gather(*waiting)) == {"held"}
+        assert {answer.text for answer in await asyncio.gather(*waiting)} == {"held"}, child.last_words()
         assert len(self.journal.computations("held")) == 1
 
     def _expire(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -13,15 +12,14 @@ import httpx
 import pytest
 import strawberry
 
-from bench.herd import processes
 from bench.herd.valkey import free_port
 from stampede_guard import StampedeGuard
 from stampede_guard.errors import KeyPartError, UnsupportedValue
 from tests.chaos.journal import Journal
 from tests.integrations.graphql.shop import shop
+from tests.support import gunicorn
 
 ROOT = Path(__file__).resolve().parents[3]
-WORKERS = 8
 BURST = 24
 PRODUCTS = "{products(first: 4) {id title maker reviews(first: 2) {stars}}}"
 ORDERS = "{orders(year: 2026)}"
@@ -114,28 +112,20 @@ def test_a_type_with_field_resolvers_names_the_cure_where_pydantic_is_not_instal
 
 async def test_eight_workers_compute_once(valkey_url: str, namespace: str, tmp_path: Path) -> None:
     journal, port = Journal(tmp_path / "journal"), free_port()
-    options = ["--workers", f"{WORKERS}", "--bind", f"127.0.0.1:{port}", "--timeout", "120", "--preload"]
-    child = processes.start(
-        [sys.executable, "-m", "gunicorn", *options, "--worker-class", "uvicorn.workers.UvicornWorker",
-         "tests.integrations.graphql.worker:app"],
-        log=tmp_path / "log",
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "HOME": str(tmp_path),  # some versions put a control socket there
-            "SHOP_URL": valkey_url,
-            "SHOP_NAMESPACE": namespace,
-            "SHOP_JOURNAL": str(journal.path),
-        },
-    )  # fmt: skip
-    # A connection of its own for each request, so that any worker may take it.
-    limits = httpx.Limits(max_keepalive_connections=0)
-    client = httpx.AsyncClient(
-        base_url=f"http://127.0.0.1:{port}", timeout=120.0, trust_env=False, limits=limits, verify=False
+    child = gunicorn.start(
+        "--preload",
+        "--worker-class",
+        "uvicorn.workers.UvicornWorker",
+        "tests.integrations.graphql.worker:app",
+        port=port,
+        place=tmp_path,
+        SHOP_URL=valkey_url,
+        SHOP_NAMESPACE=namespace,
+        SHOP_JOURNAL=str(journal.path),
     )
     try:
-        async with client, asyncio.timeout(240.0):
-            await _all_at_work(client, child)
+        async with gunicorn.client_of(port) as client, asyncio.timeout(240.0):
+            await gunicorn.all_at_work(client, child)
             answers = await asyncio.gather(*(asked(client, PRODUCTS) for _ in range(BURST)))
             assert all(products(answer) == EXPECTED for answer in answers), child.last_words()
             assert {what: len(journal.computations(what)) for what in COMPUTED} == COMPUTED
@@ -145,15 +135,3 @@ async def test_eight_workers_compute_once(valkey_url: str, namespace: str, tmp_p
             assert {len(journal.computations(f"orders of {user}")) for user in users} == {1}
     finally:
         child.kill()
-
-
-async def _all_at_work(client: httpx.AsyncClient, child: processes.Child) -> None:
-    workers: set[str] = set()
-    while len(workers) < WORKERS:
-        assert child.running, child.last_words()
-        try:
-            workers |= {
-                answer.text for answer in await asyncio.gather(*(client.get("/who") for _ in range(40)))
-            }
-        except httpx.TransportError:
-            await asyncio.sleep(0.05)  # no event tells that a port is listened on
