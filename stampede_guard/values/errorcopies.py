@@ -38,6 +38,8 @@ _MESSAGES: dict[str, frozenset[str]] = {
     "starlette": frozenset({"Response"}),
     "werkzeug": frozenset({"Headers", "Response"}),
 }
+_MULTIDICTS = frozenset({"MultiDict", "CIMultiDict"})
+"""aiohttp's headers. An extension makes them, so no built-in class can."""
 _ARGS: Any = vars(BaseException)["args"]
 _TRACEBACK: Any = vars(BaseException)["__traceback__"]
 _CAUSE: Any = vars(BaseException)["__cause__"]
@@ -196,6 +198,9 @@ class _Copying:
             for name in kind.__struct_fields__ if made is not value else ():
                 msgspec.structs.force_setattr(made, name, self.value(getattr(value, name), depth + 1))
             return made
+        if kind.__name__ in _MULTIDICTS and root_package(kind) == "multidict":
+            pairs = [(key, self.value(item, depth + 1)) for key, item in value.items()]
+            return self._remember(value, kind(pairs))
         base: Any = _built_in_base(kind)
         if base not in (object, dict, list, set, tuple):
             return value

@@ -132,8 +132,11 @@ def decode_failure(data: bytes, *, entry: str = "") -> Exception:
 
 
 def stand_in(error: BaseException) -> ComputeFailed:
-    """The error for callers that cannot have this one."""
-    return ComputeFailed(type(error).__name__, message_of(error), status_code=status_of(error))
+    """The error for callers that cannot have this one. It has no status of a redirect, which would lead nowhere."""
+    status = status_of(error)
+    if status is not None and not 400 <= status <= 599:
+        status = None
+    return ComputeFailed(type(error).__name__, message_of(error), status_code=status)
 
 
 def _public(status: int | None) -> int | None:
