@@ -62,7 +62,7 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     if plan.l1:
         value = runtime.l1.find(name, tags, share=plan.share)
         if value is not NOTHING:
-            if runtime.hooks:
+            if runtime.hooks.any:
                 runtime.hooks.tell(Hit(plan.title, name, "l1"))
             if type(run) is TaggedRun and run.told is not None:
                 run.told.note("l1", runtime.l1.age(name))
@@ -70,10 +70,11 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         asked = runtime.l1.ask(name, tags)
     flight = runtime.flights.get(name)
     if flight is not None and flight.open_to_all:
-        if runtime.hooks:
+        if runtime.hooks.any:
             runtime.hooks.tell(Miss(plan.title, name))
         return await ride(runtime, plan, name, run, flight, None)
-    seen = await look_up(runtime, name, tags)
+    away = runtime.away and runtime.away_for(name, tags)
+    seen = _while_away(runtime, name, tags) if away else await look_up(runtime, name, tags)
     if asked is not None and seen.source == "store":
         keep_near(runtime, plan, name, seen.reading, asked, tags)
     return await _served(runtime, plan, name, run, seen)
@@ -88,8 +89,7 @@ async def look_up(runtime: Runtime, name: str, tags: tuple[str, ...] = ()) -> Se
     The shortest path (`HitsDoor`) takes the same steps one by one, because there each coroutine counts.
     """
     if runtime.away_for(name, tags):
-        # The flight checks whether a value that this process computed itself still counts: see `readonly`.
-        return Seen(None) if runtime.only_waits(name, tags) else _last_seen(runtime, name, tags)
+        return _while_away(runtime, name, tags)
     try:
         reading = await (look(runtime, name, tags) if tags else runtime.session.read(name))
     except StoreError as error:
@@ -156,9 +156,15 @@ def _unanswered(runtime: Runtime, name: str, tags: tuple[str, ...], error: Store
     return Seen(None, failed=True)
 
 
+def _while_away(runtime: Runtime, name: str, tags: tuple[str, ...]) -> Seen:
+    # If it only waits, the flight checks whether a value that this process computed still counts: see `readonly`.
+    waits = runtime.unsettled.pending and runtime.only_waits(name, tags)
+    return _NOTHING_STORED if waits else _last_seen(runtime, name, tags)
+
+
 def _last_seen(runtime: Runtime, name: str, tags: tuple[str, ...]) -> Seen:
     known, state = runtime.last.find(name, now=runtime.now())
-    if known is not None and not runtime.tags.allow(tags, known.body):
+    if tags and known is not None and not runtime.tags.allow(tags, known.body):
         known = None
     return Seen(known, state == "fresh", "memory")
 
@@ -275,8 +281,7 @@ def _miss(
 
 async def fly(runtime: Runtime, plan: Plan, name: str, run: Run, old: Reading | None) -> Any:
     """A value newer than `old`, for a caller that has read the store itself and cannot use the value found."""
-    token = old.token if old is not None else 0
-    variables = captured(plan, run)
+    token, variables = 0 if old is None else old.token, captured(plan, run)
     flight = _to_take_off(runtime, plan, name, run, variables, token)
     if old is not None and (flight.old is None or flight.old.token < token):
         flight.know(old)
@@ -392,6 +397,4 @@ def _outcome(passenger: Passenger) -> WaitOutcome | None:
     future = passenger.future
     if not future.done() or future.exception() is not None:
         return "error"
-    if future.result() is ON_ITS_OWN:
-        return None
-    return "computed" if passenger.led else "collapsed"
+    return None if future.result() is ON_ITS_OWN else "computed" if passenger.led else "collapsed"

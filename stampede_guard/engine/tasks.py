@@ -55,8 +55,14 @@ def error_of(task: asyncio.Task[Any]) -> BaseException | None:
     return result.error if isinstance(result, Stopped) else None
 
 
-async def done_within(seconds: float, task: asyncio.Task[Any]) -> bool:
-    """Whether the task ends in this time: `asyncio.wait({task}, timeout=seconds)`, without its price for many tasks."""
+async def done_within(seconds: float | None, *tasks: asyncio.Future[Any]) -> bool:
+    """Whether one of the tasks ends in this time (None: however long it takes).
+
+    `asyncio.wait` does the same. Each miss waits in this way several times, and that would be its greatest expense.
+    """
+    for task in tasks:
+        if task.done():
+            return True
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
 
@@ -64,14 +70,17 @@ async def done_within(seconds: float, task: asyncio.Task[Any]) -> bool:
         if not over.done():
             over.set_result(None)
 
-    task.add_done_callback(wake)
-    timer = loop.call_later(seconds, wake)
+    for task in tasks:
+        task.add_done_callback(wake)
+    timer = None if seconds is None else loop.call_later(seconds, wake)
     try:
         await over
     finally:
-        timer.cancel()
-        task.remove_done_callback(wake)
-    return task.done()
+        if timer is not None:
+            timer.cancel()
+        for task in tasks:
+            task.remove_done_callback(wake)
+    return any(task.done() for task in tasks)
 
 
 async def ended(task: asyncio.Task[Any], seconds: float | None = None) -> None:

@@ -228,15 +228,11 @@ class Fetch:
         if exchange.length is not None and exchange.length > self._cache.settings.max_body_bytes:
             return self._refuse(exchange, "too large", of_all=True)
         self._offer(exchange, draft, readers)
-        whole = asyncio.ensure_future(exchange.whole())
-        try:
-            seconds = self._cache.settings.stream_timeout if exchange.length is None else None
-            await asyncio.wait({whole}, timeout=seconds)
-            if not whole.done():
-                return self._refuse(exchange, "stream", of_all=True)
-        finally:
-            whole.cancel()
-        body = whole.result()
+        if not await exchange.settled(
+            within=self._cache.settings.stream_timeout if exchange.length is None else None
+        ):
+            return self._refuse(exchange, "stream", of_all=True)
+        body = exchange.whole()
         if body is None:
             if exchange.too_large:
                 return self._refuse(exchange, "too large", of_all=True)
@@ -265,6 +261,8 @@ class Fetch:
         exchange.keep()
         if not self.live.done():
             self.live.set_result(exchange)
+        if not readers:
+            return
         if exchange.length is None or draft.part or not draft.may_be_shared(draft.age):
             # A part would be wrong for readers: these want the whole.
             return
@@ -367,7 +365,8 @@ class Fetch:
         draft = self._judge(whole, requested_at, nonce=old.nonce)
         if isinstance(draft, str):
             return None
-        rest = await exchange.whole()
+        await exchange.settled()
+        rest = exchange.whole()
         if rest is None or len(rest) != held.last + 1 - held.first:
             return None
         self.value = with_body(draft, old.body + rest, add_etag=False)

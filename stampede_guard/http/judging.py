@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import secrets
@@ -32,7 +33,7 @@ __all__ = ["is_anybodys", "judge", "lifetimes", "names_somebody", "with_body"]
 _OF_ROUTES = frozenset({200, 203, 204, 300, 301, 308})
 """An error status, or a temporary redirect, is stored only if the application's own fields allow it."""
 _ENDLESS = frozenset({b"text/event-stream", b"multipart/x-mixed-replace"})
-_SAYS_SOMETHING = (b"no-store", b"private", b"no-cache", b"max-age", b"s-maxage")
+_SAYS_SOMETHING = frozenset({b"no-store", b"private", b"no-cache", b"max-age", b"s-maxage"})
 _GENERAL = frozenset({400, *range(452, 500)})
 _CONTROL = re.compile(rb"[\r\n\0]")
 """RFC 9110, 5.5: a downstream server may read these as another line."""
@@ -113,7 +114,7 @@ def _told(
     """What the response's own fields state, or its route if they state nothing."""
     own = effective(response.fields, settings.targets)
     route = request.route
-    says = own.targeted or has(response.fields, b"expires") or any(name in own for name in _SAYS_SOMETHING)
+    says = own.targeted or has(response.fields, b"expires") or not _SAYS_SOMETHING.isdisjoint(own.values)
     if route is None or says:
         life = lifetime(response, own, received_at=received_at)
         if life.source == "heuristic" and not settings.heuristics:
@@ -159,7 +160,7 @@ def _stricter(
     """The cases in which this cache stores less than RFC 9111 allows: it shares only what was declared to be for
     all.
     """
-    if _is_malformed(response) or any(_CONTROL.search(value) for _, value in request.fields):
+    if _is_malformed(response) or _CONTROL.search(b"".join([value for _, value in request.fields])):
         return "malformed"
     known = names_somebody(request, settings)
     if known and not _is_for_all(request, directives):
@@ -178,8 +179,9 @@ def _is_malformed(response: Response) -> bool:
     lengths = set(lines(response.fields, b"content-length"))
     return (
         len(lengths) > 1
-        or not all(length.isdigit() for length in lengths)
-        or any(not token(name) or _CONTROL.search(value) for name, value in response.fields)
+        or not all(map(bytes.isdigit, lengths))
+        or not all(map(token, [name for name, _ in response.fields]))
+        or _CONTROL.search(b"".join([value for _, value in response.fields])) is not None
     )
 
 
@@ -243,4 +245,11 @@ def lifetimes(stored: StoredResponse, policy: Policy) -> Policy | None:
     if stored.unstorable:
         return None
     left = min(stored.lifetime, float(MOST_SECONDS)) - stored.age
-    return policy.replace(ttl=min(max(left, _SHORTEST), _LONGEST), stale_ttl=min(stored.keep, _LONGEST))
+    # In whole milliseconds, as the store counts: so responses that were made equally fast share a policy.
+    return _lasting(policy, min(max(round(left, 3), _SHORTEST), _LONGEST), min(stored.keep, _LONGEST))
+
+
+@functools.lru_cache(maxsize=256)
+def _lasting(policy: Policy, ttl: float, stale_ttl: float) -> Policy:
+    """A changed policy is checked as a whole, which takes long. Most responses of a program have a few lifetimes."""
+    return policy.replace(ttl=ttl, stale_ttl=stale_ttl)

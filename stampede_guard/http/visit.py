@@ -13,6 +13,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from stampede_guard.engine.tasks import done_within
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, WaitTimeout
 from stampede_guard.http.answer import answer, covers, marked, reply, send_response
 from stampede_guard.http.cache import Cache, Lookup
@@ -104,7 +105,6 @@ class Visit:
         return why, refusal
 
     # --- the stored response -------------------------------------------------------------------
-
     async def _from_store(self, found: Lookup) -> bool:
         stored = found.stored
         if stored is not None and self._request.asked is None and stored.serves_all(found.age):
@@ -163,13 +163,13 @@ class Visit:
         flight = asyncio.ensure_future(cache.fly(found, fetch.run, bypassed=bypassed))
         flight.add_done_callback(_look_at)
         try:
-            await asyncio.wait({flight, fetch.live}, return_when=asyncio.FIRST_COMPLETED)
+            await done_within(None, flight, fetch.live)
             if fetch.live.done():
                 exchange = fetch.live.result()
                 if not await self._waits_for_the_whole(exchange, found, flight):
                     await self._stream(found, fetch, exchange, flight, why)
                     return True
-            await asyncio.wait({flight})
+            await done_within(None, flight)
             return await self._landed(found, fetch, flight, why)
         except asyncio.CancelledError:
             await fetch.leave_cancelled()
@@ -317,7 +317,7 @@ class Visit:
 
         async def until_stored() -> None:
             if not exchange.live or fetch.value is not None or fetch.outdated:
-                await asyncio.wait({flight})
+                await done_within(None, flight)
 
         try:
             if fetch.collapsed:

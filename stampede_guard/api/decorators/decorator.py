@@ -218,7 +218,10 @@ class Face(Generic[P, R]):
         return tag_names(engine.prefix, self._templates.texts(args, kwargs)) if self._options.tags else ()
 
     def _tagged_run(self, engine: Engine, args: Any, kwargs: Any, key: str, told: Told | None = None) -> Run:
-        return tagged(self._run(args, kwargs, key), self._tags(engine, args, kwargs), told)
+        run = self._run(args, kwargs, key)
+        if told is None and not self._options.tags:
+            return run
+        return tagged(run, self._tags(engine, args, kwargs), told)
 
     async def _again(self, run: Run, args: Any, kwargs: Any, told: Told | None = None) -> Any:
         """Make the call again, because its arguments have changed."""

@@ -42,7 +42,7 @@ class ModesDoor:
     def of_caller(self, plan: Plan, name: str | None = None) -> Mode:
         """The result of `of`, or "bypass" within a `bypassed()` block of this guard."""
         mode = self.of(plan, name)
-        return "bypass" if mode != "off" and self._is_bypassed() else mode
+        return "bypass" if mode != "off" and BYPASSED.get() and self._is_bypassed() else mode
 
     def samples(self, plan: Plan) -> bool:
         """Whether the mode of a call depends on its key."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Passengers"]
 
+NOBODYS: Any = object()
+"""No value yet."""
+
 FEW_DEADLINES = 64
 """From this number on, deadlines of passengers that have left are swept out when they are the most."""
 
@@ -145,11 +148,14 @@ class Passengers:
         """
         copies: Copies | Unstorable = body if isinstance(body, Unstorable) else self._plan.copies(body)
         shared: Copies | None = None
-        for_all: Any = None
+        for_all: Any = NOBODYS
         immutable: bool | None = None
         for passenger in self._up_to(last):
             if passenger is but:
                 continue
+            if immutable is None and for_all is not NOBODYS:
+                # The bytes are the same for all, so immutability of the first value holds for each value.
+                immutable = self._plan.is_immutable(for_all)
             try:
                 if immutable:
                     value = for_all
@@ -164,9 +170,7 @@ class Passengers:
             except NoCopy:
                 passenger.future.set_result(ON_ITS_OWN)
                 continue
-            if immutable is None:
-                # The bytes are the same for all, so immutability of the first value holds for each value.
-                immutable, for_all = self._plan.is_immutable(value), value
+            for_all = value
             passenger.age = age
             passenger.future.set_result(value)
             self.collapsed += not passenger.led

@@ -16,6 +16,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
+from stampede_guard.engine.tasks import AT_ITS_PACE, done_within
 from stampede_guard.http.spec.fields import lines
 from stampede_guard.http.spec.message import Fields, Response
 
@@ -81,7 +82,7 @@ class Exchange:
         self._parts: list[BodyPart] = []
         self._dropped = 0
         self._sent = 0
-        self._gone = asyncio.Event()
+        self._gone = False
         self._kept = False
         self._outlet: Send | None = None
         self._own_send = send
@@ -90,7 +91,7 @@ class Exchange:
         self._scope, self._original = scope, original
         self._context = context
         self._before = context.copy()
-        self._changed = asyncio.Event()
+        self._changed: asyncio.Event | None = None
         self.task = asyncio.get_running_loop().create_task(
             self._run(app, scope), name="stampede_guard exchange", context=context
         )
@@ -106,7 +107,7 @@ class Exchange:
         except BaseException as error:
             if self.complete and not self.live:
                 self.late = error
-                if self._gone.is_set():
+                if self._gone:
                     # Its response is being served, so no caller is left to get the error.
                     log.exception("an application failed after its response was complete")
             else:
@@ -114,7 +115,8 @@ class Exchange:
             if not isinstance(error, Exception):
                 raise
         finally:
-            self._mirror()
+            if self._original is not None:
+                self._mirror(self._original)
             self._tell()
 
     # --- the application's side ----------------------------------------------------------------
@@ -124,7 +126,7 @@ class Exchange:
         if message["type"] == "http.disconnect":
             # Its client has left. That concerns only this client if others wait for the same response.
             while self._kept and not (self.live or self.complete or self._over) and self._is_for_others():
-                await self._changed.wait()
+                await self._change()
             self.told_of_leaving = True
         return message
 
@@ -141,7 +143,7 @@ class Exchange:
             content = await asyncio.to_thread(content_of, message, self._max_body_bytes)
             self.too_large = self.too_large or content is None
             await self._take(message, content or b"", more=bool(message.get("more_body")))
-        elif self._own_send is not None and not self._gone.is_set():
+        elif self._own_send is not None and not self._gone:
             # Early hints, pushes, information for a test client: only for the client of this call.
             await self._own_send(message)
 
@@ -152,11 +154,12 @@ class Exchange:
         self.length = content_length(self.fields)
         self.start = message
         self.status = int(message["status"])
-        self._mirror()
+        if self._original is not None:
+            self._mirror(self._original)
         self._tell()
         # The waiters now decide who gets the response, and nothing of it is sent before that.
-        while not (self._kept or self._outlet or self._gone.is_set()):
-            await self._changed.wait()
+        while not (self._kept or self._outlet or self._gone):
+            await self._change()
         if self._outlet is not None:
             await self._hand_on(message)
 
@@ -182,32 +185,50 @@ class Exchange:
         self.complete = not more
         self._tell()
         number = self._dropped + len(self._parts)
-        while (self.live or self.too_large) and self._sent < number and not self._gone.is_set():
-            await self._changed.wait()
+        while (self.live or self.too_large) and self._sent < number and not self._gone:
+            await self._change()
 
-    def _mirror(self) -> None:
+    def _mirror(self, original: MutableMapping[str, Any]) -> None:
         """Copies what the application and its routers wrote into our scope to the scope of the request."""
-        if self._original is not None:
-            for name, value in list(self._scope.items()):
-                if name not in _OUR_OWN and self._original.get(name) is not value:
-                    self._original[name] = value
+        for name, value in list(self._scope.items()):
+            if name not in _OUR_OWN and original.get(name) is not value:
+                original[name] = value
 
     def _tell(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        if self._changed is not None:
+            changed, self._changed = self._changed, None
+            changed.set()
+
+    async def _change(self) -> None:
+        """Waits for the next change. Most exchanges change more often than anything waits for that."""
+        if self._changed is None:
+            self._changed = asyncio.Event()
+        await self._changed.wait()
 
     # --- the readers' side ---------------------------------------------------------------------
 
     async def head(self) -> Response | None:
         """The response without its body; None if the application failed before."""
         while not self.status and not self._over:
-            await self._changed.wait()
+            await self._change()
         return Response(self.status, self.fields) if self.status else None
 
-    async def whole(self) -> bytes | None:
-        """The body; None if it is too large, broken off, or not as long as announced."""
-        while not (self.complete or self.too_large or self._over):
-            await self._changed.wait()
+    async def settled(self, *, within: float | None = None) -> bool:
+        """Waits until the whole response is there, or known never to be. False: not within so many seconds."""
+        try:
+            async with asyncio.timeout(within) if within is not None and not self._settled else AT_ITS_PACE:
+                while not self._settled:
+                    await self._change()
+        except TimeoutError:
+            return self._settled
+        return True
+
+    @property
+    def _settled(self) -> bool:
+        return self.complete or self.too_large or self._over
+
+    def whole(self) -> bytes | None:
+        """The body of a settled response; None if it is too large, broken off, or not as long as announced."""
         if self.too_large or not self.complete:
             return None
         if self.length is not None and self.length != self.size:
@@ -218,7 +239,7 @@ class Exchange:
     async def decided(self) -> None:
         """Waits until it is known whether the response is stored."""
         while not (self.live or self.complete or self._over):
-            await self._changed.wait()
+            await self._change()
 
     @property
     def _over(self) -> bool:
@@ -246,7 +267,7 @@ class Exchange:
                 return
             if self._over:
                 raise self.error or BrokenOff("the application ended before its response was complete")
-            await self._changed.wait()
+            await self._change()
 
     def keep(self) -> None:
         """The response will be stored, or concerns a stored one: the application's messages are kept for all."""
@@ -275,15 +296,14 @@ class Exchange:
 
     def leave(self) -> None:
         """Its one client has gone, so messages have no receiver."""
-        self._gone.set()
+        self._gone = True
         self._tell()
 
     async def end(self, *, within: float | None = None) -> None:
         """Wait for the application's work after its response, at most so many seconds. Raises the application's
         error.
         """
-        await asyncio.wait({self.task}, timeout=within)
-        if not self.task.done():
+        if not await done_within(within, self.task):
             # No caller is left for its outcome.
             self.leave()
         if (error := self.error or self.late) is not None:

@@ -125,6 +125,8 @@ class Settings:
 
     def credentials(self, names: Set[bytes], route: CacheRoute | None = None) -> Set[bytes]:
         """The names of fields that identify the requester, without those that its route distinguishes itself."""
+        if names <= SAFE and self.credential_headers is None:
+            return frozenset()
         if self.credential_headers is not None:
             known = names & (ALWAYS | frozenset(self.credential_headers))
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 
@@ -40,6 +41,8 @@ _OF_ONE_REQUESTER = frozenset(
     {b"authentication-info", b"authorization", b"clear-site-data", b"set-authorization", b"set-login"}
 )
 _HANDING = frozenset(b"cookie cookie2 csrf csrftoken xsrf jwt nonce otp session sessionid sid bearer".split())
+_LONGEST_REMEMBERED = 64
+"""Bytes of a name for which its meaning is remembered. A few names occur in all responses."""
 _OF_PAGES = (b"continuation", b"cursor", b"next", b"page")
 """A token that names a place in a list is for all readers of the list."""
 
@@ -63,7 +66,10 @@ def has(fields: Fields, name: bytes) -> bool:
 
 
 def first(fields: Fields, name: bytes) -> bytes | None:
-    return next(iter(lines(fields, name)), None)
+    for key, value in fields:
+        if key == name:
+            return value.strip(_SPACE)
+    return None
 
 
 def combined(fields: Fields, name: bytes) -> bytes | None:
@@ -74,6 +80,8 @@ def combined(fields: Fields, name: bytes) -> bytes | None:
 
 def members(fields: Fields, name: bytes) -> list[bytes]:
     """The members of a list-based field, over all its lines; empty ones are ignored (RFC 9110, 5.6.1)."""
+    if not has(fields, name):
+        return []
     return [member for line in lines(fields, name) for member in _split(line)]
 
 
@@ -100,6 +108,11 @@ def is_of_one_requester(name: bytes) -> bool:
     """Whether a response field with this name is for one client: a session, a token, a proof of who was answered.
     `name` is in lower case.
     """
+    return _names_one(name) if len(name) <= _LONGEST_REMEMBERED else _names_one.__wrapped__(name)
+
+
+@functools.lru_cache(maxsize=1024)
+def _names_one(name: bytes) -> bool:
     if name in _OF_ONE_REQUESTER:
         return True
     parts = name.replace(b"_", b"-").split(b"-")
@@ -120,11 +133,13 @@ def unquoted(text: bytes) -> bytes:
 
 
 def without(fields: Fields, names: Iterable[bytes]) -> Fields:
-    gone = frozenset(names)
-    return tuple(pair for pair in fields if pair[0] not in gone)
+    gone = names if isinstance(names, frozenset) else frozenset(names)
+    return tuple([pair for pair in fields if pair[0] not in gone])
 
 
 def without_hops(fields: Fields) -> Fields:
     """Without fields for one connection, including those that `Connection` lists (RFC 9110, 7.6.1)."""
+    if not has(fields, b"connection"):
+        return without(fields, HOP_BY_HOP)
     listed = {member.lower() for member in members(fields, b"connection")}
     return without(fields, HOP_BY_HOP | listed)

@@ -76,7 +76,7 @@ def may_store(request: Request, response: Response, directives: Directives, life
     # 5.2.2.3: a cache that understands must-understand ignores no-store beside it.
     if b"no-store" in directives and b"must-understand" not in directives:
         return "no-store"
-    if b"no-store" in cache_control(request.fields):
+    if has(request.fields, b"cache-control") and b"no-store" in cache_control(request.fields):
         return "no-store"
     if b"private" in directives and not directives.names(b"private"):
         return "private"
