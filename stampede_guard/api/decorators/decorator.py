@@ -277,11 +277,11 @@ class Face(Generic[P, R]):
 
     def wrapper(self) -> Any:
         """The wrapper that replaces the function, with its other methods."""
-        key_of = self._keys.key_of
+        key_of, given = self._keys.key_of, self._guard
 
         @functools.wraps(self._function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            engine, plan = self._guarded().engine, self._plan
+            engine, plan = (given or self._guarded()).engine, self._plan
             hits = engine.hits
             name = engine.prefix + (key := key_of(*args, **kwargs))
             result: R
