@@ -1,6 +1,7 @@
 """Invalidation with the commit: a rollback invalidates nothing, and a transaction reads its own changes.
 
-A crash between the commit and the invalidation leaves the old values until their `ttl` ends.
+A crash between the commit and the invalidation leaves the old values until their `ttl` ends, unless the app
+`stampede_guard.integrations.django.outbox` is installed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import inspect
 import operator
 import string
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from django.db import connections, models, router, transaction
 from django.db.models.signals import class_prepared, m2m_changed, post_save, pre_delete, pre_save
@@ -30,7 +31,9 @@ __all__ = [
     "after_commit",
     "has_pending_invalidations",
     "invalidate_on_commit",
+    "invalidated",
     "invalidates",
+    "write_rows_with",
 ]
 
 M = TypeVar("M", bound=type[models.Model])
@@ -41,20 +44,57 @@ _AT_ONCE = 200
 class _Pending:
     """What a transaction invalidates when it commits."""
 
-    def __init__(self, guard: StampedeGuard, tags: Iterable[str]) -> None:
+    def __init__(self, guard: StampedeGuard, using: str, cache: str) -> None:
         self.guard = guard
-        self.tags = dict.fromkeys(tags)
+        self.tags: dict[str, None] = {}
         self.is_done = False
         """Within `captureOnCommitCallbacks` of a test, Django calls it and keeps it."""
+        self._using, self._cache = using, cache
+        self._rows: list[Any] = []
+        """Of the outbox."""
+
+    def add(self, tags: Iterable[str]) -> None:
+        new = [tag for tag in dict.fromkeys(tags) if tag not in self.tags]
+        self.tags.update(dict.fromkeys(new))
+        if new and _OUTBOX is not None and transaction.get_connection(self._using).in_atomic_block:
+            self._rows.append(_OUTBOX.write(self._using, self._cache, new))
 
     def __call__(self) -> None:
         self.is_done = True
-        wait(self._invalidate)
+        if _all_done(self.guard, self.tags) and self._rows and _OUTBOX is not None:
+            _OUTBOX.delete(self._using, self._rows)
 
-    async def _invalidate(self) -> None:
-        tags = list(self.tags)
+
+class _Outbox(NamedTuple):
+    write: Callable[[str, str, Iterable[str]], Any]
+    delete: Callable[[str, Iterable[Any]], None]
+
+
+_OUTBOX: _Outbox | None = None
+
+
+def write_rows_with(
+    write: Callable[[str, str, Iterable[str]], Any], delete: Callable[[str, Iterable[Any]], None]
+) -> None:
+    """The app of the outbox calls this: `write(database, cache, tags)` gives the key of a row."""
+    global _OUTBOX
+    _OUTBOX = _Outbox(write, delete)
+
+
+def invalidated(cache: str, tags: Iterable[str]) -> bool:
+    """Invalidate them now. Whether the store has done all of them; not while it is away. Raises what one raised."""
+    return _all_done(guard_of(cache), tags)
+
+
+def _all_done(guard: StampedeGuard, given: Iterable[str]) -> bool:
+    async def invalidate() -> bool:
+        tags, answers = list(given), []
         for start in range(0, len(tags), _AT_ONCE):
-            await asyncio.gather(*(self.guard.invalidate_tag(tag) for tag in tags[start : start + _AT_ONCE]))
+            some = tags[start : start + _AT_ONCE]
+            answers += await asyncio.gather(*(guard.invalidate_tag(tag) for tag in some))
+        return all(answer == "done" for answer in answers)
+
+    return wait(invalidate)
 
 
 @takes_options("invalidate_on_commit")
@@ -69,9 +109,11 @@ def invalidate_on_commit(*tags: str, using: str | None = None, cache: str = "def
     last = hooks[-1] if hooks else None
     if last and isinstance(last[1], _Pending) and last[1].guard is guard and not last[1].is_done:
         if last[0] == set(transaction.get_connection(using).savepoint_ids):
-            last[1].tags.update(dict.fromkeys(tags))
+            last[1].add(tags)
             return
-    transaction.on_commit(_Pending(guard, tags), using=using, robust=True)
+    pending = _Pending(guard, transaction.get_connection(using).alias, cache)
+    pending.add(tags)
+    transaction.on_commit(pending, using=using, robust=True)
 
 
 def has_pending_invalidations() -> bool:

@@ -21,6 +21,7 @@ __all__ = ["Change", "deliver", "settled_now"]
 
 log = logging.getLogger("stampede_guard")
 
+Failed = Callable[[BaseException], object]
 _AT_ONCE = 200
 _UNDER_WAY: set[asyncio.Task[None]] = set()
 
@@ -52,44 +53,53 @@ def deliver(changes: Sequence[Change], done: Callable[[], object]) -> None:
 
 
 def settled_now(changes: Sequence[Change]) -> bool:
-    """Invalidate them now. Whether the store has done all of them."""
+    """Invalidate them now. Whether the store has done all of them; not while it is away. Raises what one raised."""
     settled: list[bool] = []
-    _wait(changes, lambda: settled.append(True))
+    errors: list[BaseException] = []
+    _wait(changes, lambda: settled.append(True), errors.append)
+    if errors:
+        raise errors[0]
     return bool(settled)
 
 
-def _wait(changes: Sequence[Change], done: Callable[[], object]) -> None:
+def _wait(changes: Sequence[Change], done: Callable[[], object], failed: Failed | None = None) -> None:
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         loop = None
     if loop is not None and is_awaitable_here():
-        await_only(_shielded(changes, done))
+        await_only(_shielded(changes, done, failed))
     elif loop is not None and loop is portal_loop():
         # A plain session on the loop that serves plain functions: to wait for it would be to wait for ourselves.
-        _started(changes, done)
+        _started(changes, done, failed)
     else:
-        portal().call(_shielded, changes, done)
+        portal().call(_shielded, changes, done, failed)
 
 
-async def _shielded(changes: Sequence[Change], done: Callable[[], object]) -> None:
-    await asyncio.shield(_started(changes, done))
+async def _shielded(changes: Sequence[Change], done: Callable[[], object], failed: Failed | None) -> None:
+    await asyncio.shield(_started(changes, done, failed))
 
 
-def _started(changes: Sequence[Change], done: Callable[[], object]) -> asyncio.Task[None]:
-    task = asyncio.get_running_loop().create_task(_carry_out(changes, done), name="stampede_guard commit")
+def _started(
+    changes: Sequence[Change], done: Callable[[], object], failed: Failed | None
+) -> asyncio.Task[None]:
+    task = asyncio.get_running_loop().create_task(
+        _carry_out(changes, done, failed), name="stampede_guard commit"
+    )
     _UNDER_WAY.add(task)
     task.add_done_callback(_UNDER_WAY.discard)
     return task
 
 
-async def _carry_out(changes: Sequence[Change], done: Callable[[], object]) -> None:
+async def _carry_out(changes: Sequence[Change], done: Callable[[], object], failed: Failed | None) -> None:
     answers: list[Any] = []
     for start in range(0, len(changes), _AT_ONCE):
         some = changes[start : start + _AT_ONCE]
         answers += await asyncio.gather(*map(_invalidate, some), return_exceptions=True)
     errors = [answer for answer in answers if isinstance(answer, BaseException)]
-    if errors:
+    if errors and failed is not None:
+        failed(errors[0])
+    elif errors:
         log.error(
             "a transaction has been committed, but %d of its %d invalidations are not done",
             len(errors), len(changes), exc_info=errors[0],

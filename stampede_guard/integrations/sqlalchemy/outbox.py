@@ -2,8 +2,9 @@
 
 1. Just before COMMIT, the session writes a row with the tags. Data and row are durable together. 2. After the commit,
 the session invalidates the tags, as without an outbox. 3. The relay of its process deletes the row. If the process
-dies before that, or Redis is away, the relay of any process finds the row `after` some seconds. It invalidates the
-tags, and deletes the row when that is done. So each row is delivered at least once.
+dies before that, or Redis is away, the relay of any process finds the row `after` some seconds: see
+`integrations.outboxes`. It invalidates the tags, and deletes the row when that is done. So each row is delivered at
+least once.
 
 To invalidate a tag twice does no harm, but costs computations. That is why relays wait: the process that wrote a row
 usually comes first.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    TwoPhaseTransaction,
     Uuid,
     delete,
     func,
@@ -35,6 +37,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from stampede_guard.errors import Misuse
+from stampede_guard.integrations.outboxes import CHANNEL
 from stampede_guard.integrations.sqlalchemy.delivery import Change
 from stampede_guard.options import takes_options
 
@@ -53,6 +56,8 @@ class Outbox:
     """A table in PostgreSQL for invalidations that are not done yet. Give it to `invalidate_on_commit`.
 
     `metadata`: that of your models, so that `create_all` and Alembic make the table. Otherwise run `outbox.ddl`.
+    `notify=False`: a commit sends no NOTIFY, and relays only look from time to time. PostgreSQL commits transactions
+    with a NOTIFY one after the other, which counts at thousands per second.
     """
 
     @takes_options("Outbox")
@@ -62,6 +67,7 @@ class Outbox:
         name: str = "stampede_guard_outbox",
         schema: str | None = None,
         metadata: MetaData | None = None,
+        notify: bool = True,
     ) -> None:
         if metadata is not None and not isinstance(metadata, MetaData):
             raise Misuse(f"metadata= is a MetaData, not a {type(metadata).__name__}: write Base.metadata")
@@ -74,7 +80,9 @@ class Outbox:
             Column("written_at", DateTime(timezone=True), nullable=False, index=True),
             schema=schema,
         )
+        self.notify = notify
         self._settled: deque[uuid.UUID] = deque(maxlen=MOST_SETTLED)
+        self._rings: list[Callable[[], None]] = []
 
     @property
     def ddl(self) -> str:
@@ -92,12 +100,27 @@ class Outbox:
         values = {"id": row, "namespace": guard.namespace, "tags": list(tags)}
         # The clock of the statement: `now()` is the beginning of the transaction.
         statement = insert(self.table).values(**values, written_at=func.clock_timestamp())
-        connection.execute(statement)
+        # PostgreSQL refuses a NOTIFY in a transaction of two phases.
+        if self.notify and not isinstance(connection.get_transaction(), TwoPhaseTransaction):
+            connection.execute(statement.returning(func.pg_notify(CHANNEL, guard.namespace)))
+        else:
+            connection.execute(statement)
         return row
 
     def settle(self, rows: Iterable[uuid.UUID]) -> None:
         """Their tags are invalidated. The relay deletes the rows. Called from any thread."""
         self._settled.extend(rows)
+        for ring in [*self._rings]:
+            ring()
+
+    @property
+    def has_settled(self) -> bool:
+        """Whether there are rows to delete."""
+        return bool(self._settled)
+
+    def rings(self, ring: Callable[[], None], *, no_more: bool = False) -> None:
+        """Call it whenever there are rows to delete."""
+        (self._rings.remove if no_more else self._rings.append)(ring)
 
     def clean(self, connection: Connection) -> None:
         """Delete the rows that this process has delivered itself."""
@@ -111,13 +134,23 @@ class Outbox:
             raise
 
     def claim(
-        self, connection: Connection, guard: StampedeGuard, *, older_than: float, most: int
+        self,
+        connection: Connection,
+        guard: StampedeGuard,
+        *,
+        older_than: float,
+        most: int,
+        but: Sequence[uuid.UUID] = (),
     ) -> Sequence[RowMapping]:
-        """Rows of this guard and its tenants, locked. Those that another relay has locked are skipped."""
+        """Rows of this guard and its tenants, locked. Skipped are `but`, and those that another relay has locked."""
         table, namespace = self.table.c, guard.namespace
         mine = or_(table.namespace == namespace, func.starts_with(table.namespace, f"{namespace}:"))
         old = table.written_at <= func.clock_timestamp() - timedelta(seconds=older_than)
-        statement = select(self.table).where(mine, old).order_by(table.written_at).limit(most)
+        # Without the time: Python has no text for PostgreSQL's "-infinity".
+        wanted = select(table.id, table.namespace, table.tags).where(mine, old)
+        if but:
+            wanted = wanted.where(table.id.not_in(but))
+        statement = wanted.order_by(table.written_at).limit(most)
         return connection.execute(statement.with_for_update(skip_locked=True)).mappings().all()
 
     def delete(self, connection: Connection, rows: Sequence[uuid.UUID]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import threading
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,8 +14,10 @@ from sqlalchemy import Connection, Engine
 
 from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.errors import Misuse
+from stampede_guard.integrations.outboxes import AT_ONCE, TOGETHER, Bell, NextLook, Stuck, run
 from stampede_guard.integrations.sqlalchemy.coroutines import AsyncEngine
 from stampede_guard.integrations.sqlalchemy.delivery import settled_now
+from stampede_guard.integrations.sqlalchemy.listening import AsyncBell, listening_connection
 from stampede_guard.integrations.sqlalchemy.outbox import Outbox, changes_of
 from stampede_guard.options import takes_options
 
@@ -26,16 +28,15 @@ __all__ = ["OutboxRelay"]
 
 log = logging.getLogger("stampede_guard")
 
-AT_ONCE = 100
-
 
 class OutboxRelay:
     """Delivers the rows of an outbox: `async with OutboxRelay(outbox, guard, engine):` around a service.
 
-    With an `AsyncEngine`, it is a task of the running event loop. With an `Engine`, write `with`: it is a thread. Every
-    `every` seconds (1 s, with jitter), it deletes the rows that this process has delivered. It takes over rows that
-    are older than `after` (5 s), in batches of 100. Each pass takes one connection of the pool. Relays of several
-    processes do not take the same row.
+    With an `AsyncEngine`, it is a task of the running event loop. With an `Engine`, write `with`: it is a thread. It
+    deletes the rows that this process has delivered. It takes over rows that are older than `after` (1 s), in batches
+    of 100. It hears of commits by LISTEN, on one connection beside the pool, if the driver is psycopg, psycopg2 or
+    asyncpg. Otherwise it looks every `every` seconds (1 s, with jitter); if it can listen, ten times as rarely. Each
+    look takes one connection of the pool. Relays of several processes do not take the same row.
 
     Errors of the database are logged once, and the relay goes on. Raises `Misuse`.
     """
@@ -48,7 +49,7 @@ class OutboxRelay:
         engine: Engine | AsyncEngine,
         *,
         every: Duration = 1.0,
-        after: Duration = 5.0,
+        after: Duration = 1.0,
     ) -> None:
         self._outbox, self._guard, self._engine = outbox, guard, engine
         self._every: float = seconds(every)
@@ -60,6 +61,8 @@ class OutboxRelay:
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
+        self._bell: Bell | None = None
+        self._stuck = Stuck()
         self._failing = False
 
     def deliver(self) -> int:
@@ -78,11 +81,24 @@ class OutboxRelay:
 
     def _pass(self, connection: Connection) -> int:
         self._outbox.clean(connection)
-        rows = self._outbox.claim(connection, self._guard, older_than=self._after, most=AT_ONCE)
-        # While Redis is away, the rows stay where they are.
-        done = [row["id"] for row in rows if settled_now(changes_of(row, self._guard))]
+        but = self._stuck.rows()
+        rows = self._outbox.claim(connection, self._guard, older_than=self._after, most=AT_ONCE, but=but)
+        done = []
+        for row in rows:
+            try:
+                if not settled_now(changes_of(row, self._guard)):
+                    break  # while Redis is away, the rows stay where they are
+            except Exception as error:
+                self._stuck.add(row["id"], error)
+            else:
+                done.append(row["id"])
         self._outbox.delete(connection, done)
         return len(done)
+
+    def _clean(self) -> None:
+        if isinstance(self._engine, Engine) and self._outbox.has_settled:
+            with self._engine.begin() as connection:
+                self._outbox.clean(connection)
 
     async def __aenter__(self) -> Self:
         if not isinstance(self._engine, AsyncEngine):
@@ -98,7 +114,10 @@ class OutboxRelay:
     def __enter__(self) -> Self:
         if not isinstance(self._engine, Engine):
             raise Misuse("the relay has an AsyncEngine: write `async with OutboxRelay(...)`")
+        engine, self._bell = self._engine, None
         self._stopped.clear()
+        self._bell = Bell(lambda: listening_connection(engine) if self._outbox.notify else None)
+        self._outbox.rings(self._bell.ring)
         self._thread = threading.Thread(target=self._run, name="stampede_guard outbox", daemon=True)
         self._thread.start()
         return self
@@ -107,25 +126,44 @@ class OutboxRelay:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopped.set()
+        if self._bell is not None:
+            self._bell.ring()
         if self._thread is not None:
             self._thread.join()
 
     async def _arun(self) -> None:
-        while True:
-            with self._telling():
-                while await self.adeliver() == AT_ONCE:
-                    pass
-            await asyncio.sleep(self._pause())
+        engine = self._engine
+        assert isinstance(engine, AsyncEngine)
+        bell, schedule = AsyncBell(engine), NextLook(self._every, self._after)
+        self._outbox.rings(bell.ring)
+        try:
+            while True:
+                with self._telling():
+                    if self._outbox.notify:
+                        await bell.listen()
+                    while await self.adeliver() == AT_ONCE:
+                        pass
+                schedule.looked(time.monotonic(), listening=bell.is_listening and not self._failing)
+                while (left := schedule.due - time.monotonic()) > 0:
+                    if await bell.wait(left):
+                        schedule.heard(time.monotonic())
+                    await asyncio.sleep(TOGETHER)
+                    with self._telling():
+                        if self._outbox.has_settled:
+                            async with engine.begin() as connection:
+                                await connection.run_sync(self._outbox.clean)
+        finally:
+            self._outbox.rings(bell.ring, no_more=True)
+            await bell.close()
 
     def _run(self) -> None:
-        while not self._stopped.is_set():
-            with self._telling():
-                while self.deliver() == AT_ONCE and not self._stopped.is_set():
-                    pass
-            self._stopped.wait(self._pause())
-
-    def _pause(self) -> float:
-        return self._every * random.uniform(0.5, 1.5)
+        bell = self._bell
+        assert bell is not None
+        try:
+            run(self.deliver, self._clean, bell, NextLook(self._every, self._after), self._stopped)
+        finally:
+            self._outbox.rings(bell.ring, no_more=True)
+            bell.close()
 
     @contextlib.contextmanager
     def _telling(self) -> Any:

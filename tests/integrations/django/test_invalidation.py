@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import unittest
 from collections.abc import Callable
 from typing import Any
-from unittest import TestResult, TestSuite
 
 import pytest
 from django.db import models, transaction
@@ -244,6 +244,6 @@ def test_in_a_test_case_captured_commits_count_and_others_do_not() -> None:
             assert [total(3) for _ in range(2)] == [3, 3]
             assert len(calls) == 4, "not captured, so not committed"
 
-    result = TestResult()
-    TestSuite([Tested()]).run(result)
+    result = unittest.TestResult()
+    unittest.TestSuite([Tested()]).run(result)
     assert not result.failures + result.errors, result.failures + result.errors

@@ -6,10 +6,11 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import Engine, create_engine, select, text
+from sqlalchemy import Engine, create_engine, func, select, text
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
@@ -17,6 +18,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from bench.herd.valkey import ValkeyServer
 from stampede_guard import StampedeGuard
 from stampede_guard.errors import Misuse
+from stampede_guard.integrations.outboxes import Stuck
 from stampede_guard.integrations.sqlalchemy import Outbox, OutboxRelay, invalidate_on_commit
 from tests.integrations.sqlalchemy.conftest import Watch, names
 from tests.integrations.sqlalchemy.models import TAGS, Project
@@ -188,3 +190,146 @@ def test_mistakes_with_an_outbox(tables: Engine, guard: StampedeGuard) -> None:
         invalidate_on_commit(session, guard, "menu", outbox=outbox)  # type: ignore[call-overload]
     with pytest.raises(Misuse, match="every=0 must be above"):
         OutboxRelay(outbox, guard, tables, every=0)
+
+
+NEVER = 3600.0
+
+
+def by_sql(tables: Engine, guard: StampedeGuard, outbox: Outbox, *tags: str) -> None:
+    """A row that no process of ours will deliver by itself."""
+    with tables.begin() as connection:
+        outbox.write(connection, guard, tags)
+
+
+def test_a_thread_hears_of_a_commit_and_deletes_what_its_process_has_delivered(
+    tables: Engine, guard: StampedeGuard, outbox: Outbox, boxed: sessionmaker[Session], watch: Watch
+) -> None:
+    with OutboxRelay(outbox, guard, tables, every=NEVER, after=0) as relay:
+        eventually(lambda: relay._bell is not None and relay._bell.is_listening)
+        by_sql(tables, guard, outbox, "a")
+        eventually(lambda: rows(tables, outbox) == [])
+        assert watch.changed() == names("a")
+    with OutboxRelay(outbox, guard, tables, every=NEVER, after=NEVER):
+        with boxed() as session:
+            session.add(Project(id=1))
+            session.commit()
+        eventually(lambda: rows(tables, outbox) == [])
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_a_task_hears_of_a_commit_and_listens_again_when_its_connection_is_lost(
+    driver: str, tables: Engine, guard: StampedeGuard, outbox: Outbox, watch: Watch
+) -> None:
+    engine = create_async_engine(tables.url.set(drivername=f"postgresql+{driver}"))
+    async with OutboxRelay(outbox, guard, engine, every=0.5, after=0):
+        for tag in ("a", "b"):
+            await until(lambda: len(listeners(tables)) == 1)
+            by_sql(tables, guard, outbox, tag)
+            await until(lambda: rows(tables, outbox) == [])
+            assert watch.changed() == names(tag)
+            with tables.begin() as connection:
+                connection.execute(select(func.pg_terminate_backend(listeners(tables).pop())))
+        async with async_sessionmaker(engine)() as session:
+            invalidate_on_commit(session, guard, TAGS, outbox=outbox)
+            session.add(Project(id=1))
+            await session.commit()
+        await until(lambda: rows(tables, outbox) == [])
+    assert listeners(tables) == set()
+    await guard.aclose()
+    await engine.dispose()
+
+
+def test_a_thread_listens_again_when_its_connection_is_lost(
+    tables: Engine, guard: StampedeGuard, outbox: Outbox, watch: Watch
+) -> None:
+    with OutboxRelay(outbox, guard, tables, every=0.5, after=0):
+        eventually(lambda: listeners(tables))
+        (first,) = listeners(tables)
+        with tables.begin() as connection:
+            connection.execute(select(func.pg_terminate_backend(first)))
+        eventually(lambda: listeners(tables) - {first})
+        by_sql(tables, guard, outbox, "a")
+        eventually(lambda: rows(tables, outbox) == [])
+    assert watch.changed() == names("a")
+    assert listeners(tables) == set()
+
+
+def test_without_notify_a_relay_looks_from_time_to_time(
+    tables: Engine, guard: StampedeGuard, watch: Watch
+) -> None:
+    quiet = Outbox(name="quiet_outbox", notify=False)
+    quiet.table.create(tables)
+    try:
+        with OutboxRelay(quiet, guard, tables, every=0.01, after=0):
+            by_sql(tables, guard, quiet, "a")
+            eventually(lambda: rows(tables, quiet) == [])
+            assert listeners(tables) == set()
+    finally:
+        quiet.table.drop(tables)
+    assert watch.changed() == names("a")
+
+
+def test_a_row_that_cannot_be_delivered_stays_and_stops_no_other(
+    tables: Engine, guard: StampedeGuard, outbox: Outbox, watch: Watch, caplog: pytest.LogCaptureFixture
+) -> None:
+    relay = OutboxRelay(outbox, guard, tables, after=0)
+    for tag in ("", "a", ""):
+        by_sql(tables, guard, outbox, tag)
+    assert [relay.deliver() for _ in range(3)] == [1, 0, 0]
+    assert (watch.changed(), len(rows(tables, outbox))) == (names("a"), 2)
+    assert len([record for record in caplog.records if "cannot be delivered" in record.message]) == 2
+    relay._stuck = Stuck(clock=lambda: 0.0)
+    by_sql(tables, guard, outbox, "b")
+    assert relay.deliver() == 1
+
+
+def test_a_look_takes_a_hundred_rows_whatever_has_come_together(
+    tables: Engine, guard: StampedeGuard, outbox: Outbox, watch: Watch
+) -> None:
+    for number in range(150):
+        by_sql(tables, guard, outbox, f"t{number}")
+    relay, second = (OutboxRelay(outbox, guard, tables, after=0) for _ in range(2))
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(one.deliver) for one in (relay, second)]
+        assert sorted(one.result() for one in both) in ([50, 100], [0, 100])
+    assert relay.deliver() + len(rows(tables, outbox)) in (0, 50)
+    assert watch.times == 150, "each row was delivered once"
+
+
+def test_a_relay_that_is_killed_between_delivery_and_deletion_leaves_its_row_to_another_one(
+    tables: Engine, guard: StampedeGuard, outbox: Outbox, watch: Watch, valkey_url: str, namespace: str
+) -> None:
+    by_sql(tables, guard, outbox, "a")
+    url = tables.url.render_as_string(hide_password=False)
+    command = [
+        sys.executable,
+        "-m",
+        "tests.integrations.sqlalchemy.killed",
+        url,
+        valkey_url,
+        namespace,
+        "relay",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said, relay = process.stdout.readline(), OutboxRelay(outbox, guard, tables, after=0)
+        delivered = relay.deliver()
+        process.kill()
+        assert (said, delivered) == ("delivered\n", 0), "the other one has locked the row"
+    eventually(lambda: relay.deliver() == 1)
+    assert (watch.changed(), rows(tables, outbox)) == (names("a"), [])
+
+
+def listeners(tables: Engine) -> set[int]:
+    """The server's processes that wait for a NOTIFY of our channel."""
+    with tables.connect() as connection:
+        found = text("SELECT pid FROM pg_stat_activity WHERE query ILIKE 'LISTEN %stampede%'")
+        return set(connection.scalars(found))
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    for _ in range(6_000):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("it never was")
