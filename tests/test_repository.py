@@ -183,7 +183,11 @@ DOORS = {
     "store": {"is_shared", "health", "check_health", "fresh_for", "note_refusal", "replaced_by"},
 }  # fmt: skip
 """What faces may ask of `Engine`, and of each of its side doors. A further name needs a reason."""
-BESIDE = {"engine": {"prefix", "hooks", "runtime", *DOORS} - {"engine"}, "modes": {"resolver", "settle"}}
+BESIDE = {
+    "engine": {"prefix", "hooks", "runtime", *DOORS} - {"engine"},
+    "modes": {"resolver", "settle"},
+    "hits": {"prefix"},
+}
 """Other public attributes: side doors, what the doors use among themselves, and a way in for tests."""
 FACES = ("api", "http", "integrations", "jobs", "leases", "ops", "testing")
 

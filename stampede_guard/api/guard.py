@@ -88,6 +88,7 @@ class StampedeGuard(KeyedValues):
         self.namespace = namespace
         self.prefix = f"{namespace}:"
         self.engine = engine
+        self._hits = engine.hits
         self._plans = plans
         self._functions = functions
         self._tenants = Tenants()

@@ -93,7 +93,7 @@ class Engine:
         self.prefix = f"{namespace}:"
         self.hooks = hooks
         self.modes = ModesDoor(self.prefix, runtimes, resolver)
-        self.hits = HitsDoor(runtimes, self.modes, hooks)
+        self.hits = HitsDoor(self.prefix, runtimes, self.modes, hooks)
         self.runs = RunsDoor(runtimes)
         self.judged = JudgedDoor(runtimes)
         self.store = StoreDoor(runtimes, self.prefix)

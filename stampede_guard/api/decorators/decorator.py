@@ -281,9 +281,8 @@ class Face(Generic[P, R]):
 
         @functools.wraps(self._function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            engine, plan = (given or self._guarded()).engine, self._plan
-            hits = engine.hits
-            name = engine.prefix + (key := key_of(*args, **kwargs))
+            hits, plan = (given or self._guarded())._hits, self._plan
+            name = hits.prefix + (key := key_of(*args, **kwargs))
             result: R
             if plan.l1:
                 result = hits.near(plan, name)
@@ -291,6 +290,7 @@ class Face(Generic[P, R]):
                     return result
             asked = hits.ask(plan, name)
             if asked is None:
+                engine = (given or self._guarded()).engine
                 run = self._tagged_run(engine, args, kwargs, key)
                 serve: Run = partial(engine.serve, plan, name, run)
             else:

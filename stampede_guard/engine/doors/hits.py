@@ -25,6 +25,8 @@ Question = tuple["Runtime", "Asked | None", "asyncio.Future[Reading | None]"]
 """Where a read was sent, whether its value may be kept in L1, and the read itself."""
 
 _running = asyncio.get_running_loop
+_bypassed = BYPASSED.get
+"""Bound once: a method of an imported name is a new object at each call, which costs a hit from L1 a twentieth."""
 
 
 class HitsDoor:
@@ -33,7 +35,8 @@ class HitsDoor:
     Each method repeats the lookup of the runtime, instead of calling a function for it.
     """
 
-    def __init__(self, runtimes: Runtimes, modes: ModesDoor, hooks: Hooks) -> None:
+    def __init__(self, prefix: str, runtimes: Runtimes, modes: ModesDoor, hooks: Hooks) -> None:
+        self.prefix = prefix
         self._runtimes = runtimes
         self._modes = modes
         self._resolver = modes.resolver
@@ -44,7 +47,7 @@ class HitsDoor:
         standing = plan.standing
         if standing.said is not self._resolver.said:
             standing = self._modes.settle(plan)
-        if not standing.shortest or self._hooks.any or BYPASSED.get():
+        if not standing.shortest or self._hooks.any or _bypassed():
             return NOTHING
         runtime = self._runtimes.current
         if runtime is None or runtime.loop is not _running():
@@ -61,7 +64,7 @@ class HitsDoor:
         """
         self._modes.of(plan)
         runtime = self._runtimes.of(portal_loop())
-        if runtime is None or not plan.standing.shortest or self._hooks.any or BYPASSED.get():
+        if runtime is None or not plan.standing.shortest or self._hooks.any or _bypassed():
             return None
         return runtime.l1.find
 
@@ -73,7 +76,7 @@ class HitsDoor:
         standing = plan.standing
         if standing.said is not self._resolver.said:
             standing = self._modes.settle(plan)
-        if not standing.shortest or self._hooks.any or BYPASSED.get():
+        if not standing.shortest or self._hooks.any or _bypassed():
             return None
         runtime = self._runtimes.current
         if runtime is None or runtime.loop is not _running():
@@ -87,7 +90,7 @@ class HitsDoor:
         if not names:
             return []
         self._modes.of(plan)
-        if not plan.standing.shortest or self._hooks.any or BYPASSED.get():
+        if not plan.standing.shortest or self._hooks.any or _bypassed():
             return [None] * len(names)
         runtime = self._runtimes.here()
         if runtime.away or runtime.refused:
