@@ -22,8 +22,6 @@ mode.
 | `stampede_guard_breaker_changes_total` | state | `open`, `closed` |
 | `stampede_guard_store_refusals_total` | kind, state | `refused`, `recovered`; kinds: those of event `Refused` |
 | `stampede_guard_not_stored_total` | function, kind | computed values that were not stored |
-| `stampede_guard_job_slots_total` | function, outcome | slots that this worker claimed |
-| `stampede_guard_job_seconds` | function | from a slot's claim to its outcome |
 | `stampede_guard_in_flight` | function | gauge: computations that run now |
 | `stampede_guard_store_away` | part | gauge: 1 while the store, or this server of it, is away |
 | `stampede_guard_leases_held` | function | gauge: leases of one's own that are held now |
