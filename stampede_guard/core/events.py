@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from stampede_guard.core.aboard import Aboard
 from stampede_guard.core.asks import Answer, Message
+from stampede_guard.core.entry import Reading
 
 
 class StoreAnswered(NamedTuple):
@@ -16,7 +17,10 @@ class StoreAnswered(NamedTuple):
 
 
 class StoreFailed(NamedTuple):
-    """If the command was `sent`, it may still run. `away`: the breaker is open. `late`: a deadline passed."""
+    """If the command was `sent`, it may still run. `away`: the breaker is open. `late`: a deadline passed.
+
+    `seen`: while it is away, a fresh value that this process saw last, and that it serves to later callers as well.
+    """
 
     away: bool
     aboard: Aboard
@@ -24,6 +28,7 @@ class StoreFailed(NamedTuple):
     draw: float
     sent: bool = True
     late: bool = False
+    seen: Reading | None = None
 
 
 class Heard(NamedTuple):

@@ -131,6 +131,11 @@ def _not_answered(state: State, phase: Asking, event: on.StoreFailed, policy: Po
     # no second computation.
     if not event.away and phase.tries < TRIES:
         return _ask(state, tries=phase.tries + 1)
+    # 1. The store goes away. 2. The reads of many entries fail together, before the breaker opens. 3. If their flights
+    # computed, each process would compute every entry in use at once. Callers a moment later are served the last value.
+    seen, wants_any = event.seen, state.kind == "foreground" and not state.overtakes
+    if seen is not None and wants_any and seen.token > state.newer_than:
+        return _deliver(state, FlightOutcome("value", seen.body, seen), "covered")
     return _compute(state, None)
 
 

@@ -143,12 +143,12 @@ def _answered(runtime: Runtime, name: str, reading: Reading | None) -> Seen:
 
 def _unanswered(runtime: Runtime, name: str, tags: tuple[str, ...], error: StoreError) -> Seen:
     if isinstance(error, StoreRefused):
-        # The store denies access, so it is treated as away. Otherwise every call would compute.
-        runtime.note_refusal(error)
+        runtime.note_refusal(error)  # it counts as away: otherwise every call would compute
         return _last_seen(runtime, name, tags)
-    # A caller whose read failed does not join an early refresh. 1. A fresh value is refreshed early. 2. A caller's read
-    # fails. 3. If it joined the refresh and the source failed, it would get an error although its value exists. A
-    # flight of its own asks the store and finds the value.
+    if runtime.away_for(name, tags) and (seen := _while_away(runtime, name, tags)).reading is not None:
+        return seen  # the breaker is open by now
+    # It does not join an early refresh. 1. A fresh value is refreshed early. 2. A caller's read fails. 3. If it joined
+    # the refresh and the source failed, it would get an error. A flight of its own finds the value that exists.
     flight = runtime.flights.get(name)
     if flight is not None and flight.state.kind == "early":
         runtime.flights.set_apart(flight)
@@ -386,8 +386,8 @@ async def ride(
 def _take_off_alone(runtime: Runtime, plan: Plan, name: str, run: Run, before: Flight) -> Flight:
     """A flight for one caller, after a flight whose value may be private to another caller."""
     kind: FlightKind = "bypassed" if before.bypassed else "alone"
-    newer_than, variables = before.state.newer_than, captured(plan, run)
-    return runtime.take_off(name, plan, run, variables, kind=kind, newer_than=newer_than, alone=True)
+    newer, variables = before.state.newer_than, captured(plan, run)
+    return runtime.take_off(name, plan, run, variables, kind=kind, newer_than=newer, alone=True)
 
 
 def _outcome(passenger: Passenger) -> WaitOutcome | None:

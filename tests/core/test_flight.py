@@ -128,6 +128,19 @@ def test_an_unanswered_ask_is_repeated_and_then_the_flight_computes_alone() -> N
     assert step(state, failed(away=False)) == (Computing(None), Compute(None))
 
 
+def test_a_value_seen_before_the_outage_answers_the_callers_who_notice_it() -> None:
+    event = failed(away=True)._replace(seen=READING)
+    outcome = FlightOutcome("value", b"v", READING)
+    assert step(Asking(), event) == (Delivering(), Deliver(outcome, "covered"))
+    computed = (Computing(None), Compute(None))
+    assert step(Asking(), event, newer_than=7) == computed, "outdated, or could not be decoded"
+    assert step(Asking(), event, newer_than=6)[0] == Delivering()
+    for kind in ("refresh", "alone"):
+        assert step(Asking(), event, kind=kind) == computed
+    assert step(Asking(), event, overtakes=True) == computed, "a refresh wants another value"
+    assert step(Asking(), failed(away=False)._replace(seen=READING))[0] == Asking(2)
+
+
 def test_with_the_store_away_nothing_is_asked_twice() -> None:
     assert step(Asking(), failed(away=True)) == (Computing(None), Compute(None))
 

@@ -261,10 +261,12 @@ class Flight:
         """Whether this process cannot learn of an invalidation made elsewhere."""
         return self._cut_off and (self.bypassed or not self._runtime.only_waits(self.name, self.tags))
 
-    def _failed(self, *, away: bool, error: BaseException | None = None) -> on.StoreFailed:
+    def _failed(
+        self, *, away: bool, error: BaseException | None = None, seen: Reading | None = None
+    ) -> on.StoreFailed:
         runtime, late = self._runtime, getattr(error, "late", False)
         return on.StoreFailed(
-            away, self.passengers.aboard(), runtime.loop.time(), runtime.draw(), error is not None, late
+            away, self.passengers.aboard(), runtime.loop.time(), runtime.draw(), error is not None, late, seen
         )
 
     def _answered(self, answer: Answer) -> on.StoreAnswered:
@@ -278,13 +280,13 @@ class Flight:
         if not self.bypassed and self._runtime.only_waits(self.name, self.tags):
             return await self._without_writes()
         if self._cut_off:
-            return self._failed(away=True)
+            return self._failed(away=True, seen=self._seen())
         try:
             async with at_most(store_deadline(late=self.state.late)):
                 answer = await acquire(self._runtime, self)
         except (StoreUnavailable, TimeoutError) as error:
             away = isinstance(error, TimeoutError) or self._runtime.session.away_for(self.name)
-            return self._failed(away=away, error=error)
+            return self._failed(away=away, error=error, seen=self._seen() if away else None)
         except StoreRefused as error:
             self._runtime.note_refusal(error, "acquire")
             return await self._without_writes()
@@ -292,6 +294,13 @@ class Flight:
             # The store has written. An answer that was only read proves nothing: a store that is full still reads.
             self._runtime.health.admitted("acquire")
         return self._answered(answer)
+
+    def _seen(self) -> Reading | None:
+        """The fresh value that later callers are served while the store is away."""
+        runtime = self._runtime
+        _, state = runtime.last.find(self.name, now=runtime.now())
+        seen = runtime.last.aged(self.name, now=runtime.now()) if state == "fresh" else None
+        return seen if seen is not None and runtime.tags.allow(self.tags, seen.body) else None
 
     async def _without_writes(self) -> on.Event:
         self._delivery.proof, known = await ask_without_writes(self._runtime, self)
