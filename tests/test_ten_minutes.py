@@ -32,7 +32,6 @@ class Reader:
         self.service: processes.Child | None = None
         self.environment = {
             **{name: text for name, text in os.environ.items() if not name.startswith("STAMPEDE_GUARD_")},
-            "STAMPEDE_GUARD_URL": url,
             "PYTHONPATH": str(ROOT),
         }
 
@@ -55,6 +54,11 @@ class Reader:
                 return httpx.post(
                     words[3].replace(":8000", f":{self.port}"), timeout=PATIENCE, trust_env=False
                 ).text
+            case "export":
+                name, equals, value = words[1].partition("=")
+                assert (equals, value) == ("=", "redis://localhost:6379/0")
+                self.environment[name] = self.url
+                return ""
             case "python":
                 words = [sys.executable, *words[1:]]
             case "stampede-guard":
@@ -126,7 +130,7 @@ def test_each_step_of_the_tutorial_does_what_the_page_says(tmp_path: Path) -> No
             raise
         finally:
             reader.leaves()
-    assert done.count("python visitors.py") == 4 and len(done) == 10
+    assert done.count("python visitors.py") == 4 and len(done) == 11
 
 
 def test_the_tutorial_names_what_it_shows() -> None:

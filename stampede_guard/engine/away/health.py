@@ -288,7 +288,7 @@ def _write(part: str, *, away: bool, why: str = "") -> None:
     if away:
         known = f" ({why})" if why else ""
         log.warning(
-            "%s is away%s: one flight per key in each process, nothing is stored until it returns",
+            "%s is away%s: each process computes once per key and keeps the value; nothing is written until it returns",
             what,
             known,
         )
