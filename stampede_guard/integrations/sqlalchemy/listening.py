@@ -39,6 +39,8 @@ class AsyncBell:
         self._heard = False
         self._connection: Any = None
         self._driver: Any = None
+        self._watched: int | None = None
+        """The descriptor that the event loop watches. psycopg closes its own when it notices that it is lost."""
         self._lost = False
 
     @property
@@ -69,7 +71,21 @@ class AsyncBell:
         else:
             await driver.set_autocommit(True)
             await driver.execute(f"LISTEN {CHANNEL}")
-            self._loop.add_reader(driver.fileno(), self._hear)
+            self._watch(driver)
+
+    def _watch(self, driver: Any) -> None:
+        self._watched = driver.fileno()
+        self._loop.add_reader(self._watched, self._readable)
+
+    def _watch_no_more(self) -> None:
+        watched, self._watched = self._watched, None
+        if watched is not None:
+            self._loop.remove_reader(watched)
+
+    def _readable(self) -> None:
+        # Until `wait` has read it, the loop would call this in each of its turns.
+        self._watch_no_more()
+        self._hear()
 
     def _hear(self) -> None:
         self._heard = True
@@ -95,16 +111,15 @@ class AsyncBell:
         if heard and self._driver is not None and hasattr(self._driver, "pgconn"):
             try:
                 notified(self._driver)
+                self._watch(self._driver)
             except Exception as error:
                 log.warning("the relay of the outbox has lost its connection that listens: %s", error)
                 await self.close()
         return heard
 
     async def close(self) -> None:
-        connection, driver = self._connection, self._driver
-        self._connection = self._driver = None
-        if driver is not None and hasattr(driver, "pgconn") and not driver.closed:
-            self._loop.remove_reader(driver.fileno())
+        connection, self._connection, self._driver = self._connection, None, None
+        self._watch_no_more()
         if connection is not None:
             try:
                 await connection.close()

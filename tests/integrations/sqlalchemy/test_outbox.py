@@ -18,8 +18,9 @@ from sqlalchemy.orm import Session, sessionmaker
 from bench.herd.valkey import ValkeyServer
 from stampede_guard import StampedeGuard
 from stampede_guard.errors import Misuse
-from stampede_guard.integrations.outboxes import Stuck
+from stampede_guard.integrations.outboxes import CHANNEL, Stuck
 from stampede_guard.integrations.sqlalchemy import Outbox, OutboxRelay, invalidate_on_commit
+from stampede_guard.integrations.sqlalchemy.listening import AsyncBell
 from tests.integrations.sqlalchemy.conftest import Watch, names
 from tests.integrations.sqlalchemy.models import TAGS, Project
 from tests.support.gate import until
@@ -239,6 +240,41 @@ async def test_a_task_hears_of_a_commit_and_listens_again_when_its_connection_is
     await engine.dispose()
 
 
+async def test_a_notify_that_nobody_reads_yet_does_not_keep_the_event_loop_busy(
+    tables: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called, hear = [], AsyncBell._hear
+    monkeypatch.setattr(AsyncBell, "_hear", lambda bell: called.append(None) or hear(bell))
+    engine = create_async_engine(tables.url.set(drivername="postgresql+psycopg"))
+    bell = AsyncBell(engine)
+    await bell.listen()
+    for _ in range(2):
+        called.clear()
+        notify(tables)
+        await until(lambda: bool(called))
+        await asyncio.sleep(0.05)
+        assert len(called) == 1
+        assert await bell.wait(5.0)
+        assert not await bell.wait(0.01)
+    await bell.close()
+    await engine.dispose()
+
+
+async def test_a_lost_connection_leaves_nothing_in_the_event_loop(tables: Engine) -> None:
+    engine = create_async_engine(tables.url.set(drivername="postgresql+psycopg"))
+    bell = AsyncBell(engine)
+    await bell.listen()
+    number = bell._driver.fileno()
+    with tables.begin() as connection:
+        connection.execute(select(func.pg_terminate_backend(listeners(tables).pop())))
+    while bell.is_listening:
+        assert await bell.wait(5.0)
+    # The next connection of the program gets the number, perhaps one to Redis. It would never hear anything.
+    assert not asyncio.get_running_loop().remove_reader(number)
+    await bell.close()
+    await engine.dispose()
+
+
 def test_a_thread_listens_again_when_its_connection_is_lost(
     tables: Engine, guard: StampedeGuard, outbox: Outbox, watch: Watch
 ) -> None:
@@ -318,6 +354,11 @@ def test_a_relay_that_is_killed_between_delivery_and_deletion_leaves_its_row_to_
         assert (said, delivered) == ("delivered\n", 0), "the other one has locked the row"
     eventually(lambda: relay.deliver() == 1)
     assert (watch.changed(), rows(tables, outbox)) == (names("a"), [])
+
+
+def notify(tables: Engine) -> None:
+    with tables.begin() as connection:
+        connection.execute(select(func.pg_notify(CHANNEL, "")))
 
 
 def listeners(tables: Engine) -> set[int]:
