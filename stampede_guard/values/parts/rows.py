@@ -1,7 +1,11 @@
 """How a key writes an object of Django's ORM: its columns, and what else decides its result.
 
 Related rows that were loaded beside it are left out: its columns name them. Prefetched rows are written, because a
-`Prefetch` may have chosen some of them. A lazy object, such as `request.user`, is what it stands for.
+`Prefetch` may have chosen some of them. A lazy object, such as `request.user`, is what it stands for. A visitor who has
+not logged in is the same as any other.
+
+What Django itself writes into a row while it is used does not count: the permissions of a user, a file instead of its
+name. Otherwise a function that looks at them would change its own key, and no result would fit its call.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ from stampede_guard.values.parts.state import attributes
 __all__ = ["is_row", "of_django"]
 
 _PREFETCHED = "_prefetched_objects_cache"
+_REMEMBERED = frozenset({"_perm_cache", "_user_perm_cache", "_group_perm_cache"})
+"""Of a user, after `has_perm`."""
 
 
 def is_row(kind: type) -> bool:
@@ -28,6 +34,8 @@ def of_django(kind: type, tag: str, text_of: Callable[[Any], str]) -> Callable[[
     names = _names(kind)
     if "Model" in names:
         return lambda value: f"{tag}({','.join(_row(value, text_of))})"
+    if kind.__module__ == "django.contrib.auth.models" and kind.__name__ == "AnonymousUser":
+        return lambda value: f"{tag}({','.join(_attributes(attributes(value), text_of))})"
     if "LazyObject" in names:
         return lambda value: text_of(_meant(value))
     if "QuerySet" in names:
@@ -43,10 +51,24 @@ def _row(value: Any, text_of: Callable[[Any], str]) -> list[str]:
     found = attributes(value)
     state = found.pop("_state", None)
     prefetched = {name: list(rows) for name, rows in (found.pop(_PREFETCHED, None) or {}).items()}
-    texts = [f"{escape(name)}={text_of(item)}" for name, item in found.items()]
+    texts = _attributes(found, text_of)
     # One database may have other rows than another one.
     texts.append(f"@{text_of(getattr(state, 'db', None))}")
     return texts + [f"@{escape(name)}={text_of(rows)}" for name, rows in sorted(prefetched.items())]
+
+
+def _attributes(found: dict[str, Any], text_of: Callable[[Any], str]) -> list[str]:
+    return [
+        f"{escape(name)}={text_of(_name_of_file(item))}"
+        for name, item in found.items()
+        if name not in _REMEMBERED
+    ]
+
+
+def _name_of_file(item: Any) -> Any:
+    """A column of files holds the name until it is read, and then a file. One that is not stored yet has no name."""
+    is_stored = "FieldFile" in _names(type(item)) and item._committed
+    return item.name if is_stored else item
 
 
 def _meant(value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.utils.functional import SimpleLazyObject
 
+from stampede_guard.errors import KeyPartError
 from stampede_guard.integrations.django import locked_cache
 
 pytestmark = pytest.mark.usefixtures("site")
@@ -88,3 +89,48 @@ def test_a_method_of_a_row_is_cached_by_the_row(monkeypatch: pytest.MonkeyPatch)
         Product.objects.create(name=name)
     assert [row.shout() for row in (*Product.objects.all(), *Product.objects.all())] == ["TEA", "MILK"] * 2  # type: ignore[attr-defined]
     assert len(calls) == 2
+
+
+def test_what_django_writes_into_a_row_while_it_is_used_does_not_change_its_key(title: Any) -> None:
+    from django.contrib.auth.models import User
+    from django.core.files.base import ContentFile
+
+    from tests.integrations.django.shop.models import Paper
+
+    paper, user = Paper(id=1, file="a.txt"), User(id=1, username="ann", is_active=False)
+    keys = [title.key(paper), title.key(user)]
+    assert str(paper.file) == "a.txt"
+    for name in ("_perm_cache", "_user_perm_cache", "_group_perm_cache"):
+        setattr(user, name, {"shop.add_product"})
+    assert [title.key(paper), title.key(user)] == keys
+    assert title.key(Paper(id=1, file="b.txt")) != keys[0]
+    with pytest.raises(KeyPartError, match="FieldFile"):
+        title.key(Paper(id=1, file=ContentFile(b"", name="a.txt")).file.instance)
+
+
+def test_a_function_that_asks_for_the_permissions_of_a_user_is_cached(site: Any) -> None:
+    from django.contrib.auth.models import User
+
+    calls = []
+
+    @locked_cache(ttl=60)
+    def may_add(user: Any) -> bool:
+        calls.append(user)
+        return bool(user.has_perm("shop.add_product"))
+
+    User.objects.create(username="ann")
+    assert [may_add(User.objects.get()) for _ in range(3)] == [False] * 3
+    assert len(calls) == 1
+    used = User.objects.get()
+    used.has_perm("shop.add_product")
+    may_add.invalidate(used)
+    may_add(User.objects.get())
+    assert len(calls) == 2
+
+
+def test_visitors_who_have_not_logged_in_share_a_key(title: Any) -> None:
+    from django.contrib.auth.models import AnonymousUser, User
+
+    key = title.key(AnonymousUser())
+    assert title.key(SimpleLazyObject(AnonymousUser)) == key
+    assert title.key(User()) != key

@@ -59,3 +59,10 @@ class Chair(Product):
 
     class Meta:
         app_label = "shop"
+
+
+class Paper(models.Model):
+    file = models.FileField()
+
+    class Meta:
+        app_label = "shop"

@@ -46,6 +46,7 @@ def settings_with(database: str, caches: dict[str, Any]) -> dict[str, Any]:
         },
         "DEFAULT_AUTO_FIELD": "django.db.models.BigAutoField",
         "INSTALLED_APPS": [
+            "django.contrib.auth",
             "django.contrib.contenttypes",
             "django.contrib.sessions",
             "stampede_guard.integrations.django",
