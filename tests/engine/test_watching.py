@@ -18,7 +18,7 @@ from stampede_guard.engine.hooks import Hooks
 from stampede_guard.engine.stats.happenings import MOST_HERD_LINES, MOST_WAITING, RARE, Happenings, hashed
 from stampede_guard.engine.stats.hottest import Hottest
 from stampede_guard.engine.stats.watching import HOTTEST, Watching
-from stampede_guard.events import BreakerOpened, Computed, Hit, Miss, TakenOver
+from stampede_guard.events import BreakerOpened, Computed, Fallback, Hit, Miss, TakenOver
 from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.fleet.snapshot import HotEntry, snapshot
 from stampede_guard.ops.fleet.viewer import Viewer
@@ -93,6 +93,14 @@ def test_a_viewer_with_the_right_sees_names() -> None:
     assert [one["key"] for one in told(happenings)] == ["shop:quality:7"]
 
 
+def test_the_longest_line_is_read_whatever_its_letters_are() -> None:
+    happenings = Happenings(shows_names=True)
+    happenings(Fallback("\U0001f600" * 300, "\U0001f600" * 300, "denied"))
+    ((ago, line),) = happenings.take()
+    (one,) = from_stream([{b"at": b"%d" % ago, b"what": line.encode()}])
+    assert one.function == one.key == "\U0001f600" * 200
+
+
 def test_storms_of_herds_leave_places_for_faults_and_say_what_is_missing() -> None:
     happenings = Happenings()
     for number in range(20 * MOST_WAITING):
@@ -127,7 +135,8 @@ def test_what_other_programs_wrote_into_the_stream_is_ignored() -> None:
         {b"at": b"1", b"what": b"[1]"},
         {b"at": b"1", b"what": b"["},
         {b"at": b"1", b"what": b'{"kind": 3}'},
-        {b"at": b"1", b"what": b'{"kind": "' + b"x" * 3000 + b'"}'},
+        {b"at": b"1", b"what": b'{"kind": "' + b"x" * 30_000 + b'"}'},
+        {b"at": b"9" * 15, b"what": b'{"kind": "of no calendar"}'},
     ]
     (one,) = from_stream([*bad, good])
     assert (one.at, one.kind, one.detail) == (1.0, "away", {"part": "x"})
@@ -186,6 +195,20 @@ def test_each_process_publishes_once_in_a_slot_at_its_own_moment() -> None:
             now += watching.pause(now)
             slots.append(int(now // WATCHED.seconds))
         assert slots == list(range(slots[0], slots[0] + 10))
+
+
+def test_a_forked_child_does_not_tell_what_its_parent_counted_and_has_its_own_moment() -> None:
+    watching = Watching(Hooks())
+    watching.switch(on=True)
+    watching(Hit("f", "entry"))
+    moment = watching.pause(0.0)
+    child = os.fork()
+    if child == 0:
+        told = [name for name in watching.numbers(watching.take(), 7) if name != "processes:"]
+        os._exit(len(told) + 10 * (watching.pause(0.0) == moment))
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert watching.numbers(watching.take(), 7)["hits:f"] == 1
 
 
 # --- a real server -------------------------------------------------------------------------------

@@ -42,8 +42,15 @@ class Watching:
         self.on = False
         self._lock = PassableLock()
         renew_in_children(self, "_lock", PassableLock)
-        self._place = random.random() * self.series.seconds
+        self._place = self._any_place()
+        # Children of one parent would all publish in the same moment, and each of them what the parent has counted.
+        renew_in_children(self, "_place", self._any_place)
+        renew_in_children(self, "_hottest", Hottest)
         self._begin(shows_names=False)
+
+    @classmethod
+    def _any_place(cls) -> float:
+        return random.random() * cls.series.seconds
 
     def _begin(self, *, shows_names: bool) -> None:
         self.shows_names = shows_names

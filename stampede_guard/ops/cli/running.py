@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import re
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console as Screen
+from rich.console import Console as RichConsole
+from rich.console import ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.ops.cli.secrets import without_secrets
@@ -86,6 +89,18 @@ def warn_of(missing: list[dict[str, str]]) -> None:
             f"stampede-guard: {one['server']} did not answer, so its entries are missing here: {one['error']}",
             err=True,
         )
+
+
+_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+"""Some of them would move the cursor, set the window's title or fill the clipboard."""
+
+
+class Screen(RichConsole):
+    """Shows text of other programs without its control characters. Those of rich are marked as such."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=_CONTROLS.sub("", segment.text))
 
 
 def screen() -> Screen:

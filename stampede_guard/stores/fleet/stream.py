@@ -15,8 +15,12 @@ __all__ = ["KEPT_MS", "LONGEST", "MOST_KEPT", "Happening", "from_stream", "strea
 MOST_KEPT = 5000
 """Items of the stream, about: older ones are dropped."""
 KEPT_MS = 3600 * 1000
-LONGEST = 2000
-"""Bytes of an item that are read. Ours are shorter; another program may have written longer ones."""
+LONGEST = 16_000
+"""Bytes of an item that are read. Ours are shorter, also if each letter of their names is escaped; another program may
+have written longer ones."""
+
+LATEST = 14
+"""Digits of a time that a calendar has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ def from_stream(items: Iterable[Mapping[bytes, bytes]]) -> list[Happening]:
 
 def _parsed(item: Mapping[bytes, bytes]) -> Happening | None:
     at, what = item.get(b"at", b""), item.get(b"what", b"")
-    if not at.isdigit() or len(at) > 15 or len(what) > LONGEST:
+    if not at.isdigit() or len(at) > LATEST or len(what) > LONGEST:
         return None
     try:
         told = json.loads(what)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import subprocess
 import sys
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from stampede_guard.ops.cli.commands.top import _picture
+from stampede_guard.ops.cli.running import screen
 from stampede_guard.ops.fleet.snapshot import snapshot
+from stampede_guard.stores.fleet.stream import from_stream
 from tests.ops.cli.conftest import ROOT, Operator
 
 PROCESSES = 3
@@ -63,3 +67,16 @@ def screen_text(picture: Any) -> str:
     screen = Console(file=io.StringIO(), width=200)
     screen.print(picture)
     return screen.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_names_from_the_store_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b]0;title\x07\x1b[2Jname\x9b"
+    title = evil.encode()
+    fields = {b"processes:": b"1", b"hot:" + title + b"\n" + title: b"1"}
+    fields |= {kind + title: b"1" for kind in (b"hits:", b"computations:", b"failed:")}
+    item = {"kind": evil, "process": evil, "function": evil, "what": evil}
+    happened = from_stream([{b"at": b"1000", b"what": json.dumps(item).encode()}])
+    screen().print(_picture(snapshot({1: fields}), happened, "shop"))
+    shown = capsys.readouterr().out
+    assert shown.count("name") >= 5
+    assert all(letter.isprintable() or letter == "\n" for letter in shown)
