@@ -39,6 +39,8 @@ __all__ = [
 M = TypeVar("M", bound=type[models.Model])
 
 _AT_ONCE = 200
+_BEFORE = "stampede_guard_before"
+"""What a row's state holds while it is saved: the fields that the tags name, as they were."""
 
 
 class _Pending:
@@ -142,10 +144,11 @@ class _Mapping:
     def __init__(self, model: type[models.Model], templates: tuple[str, ...], cache: str) -> None:
         self.model, self.templates, self.cache = model, templates, cache
         self.fields = sorted({name for template in templates for name in _fields(template, model)})
+        self.title = f"stampede_guard {model._meta.label} {templates}"
 
     def connect(self) -> None:
         """The model and the classes that inherit from it later. Signals know the exact class only."""
-        title = f"stampede_guard {self.model._meta.label} {self.templates}"
+        title = self.title
         class_prepared.connect(self._inherited, weak=False, dispatch_uid=title)
         if self.model._meta.abstract:
             return
@@ -190,10 +193,16 @@ class _Mapping:
         """A row that moves from project 1 to project 2 changes both."""
         if raw or instance._state.adding or set(self.fields) <= {"pk", self.model._meta.pk.attname}:
             return
-        self.invalidate(self.rows_of(self.model._base_manager.using(using).filter(pk=instance.pk)), using)
+        rows = self.rows_of(self.model._base_manager.using(using).filter(pk=instance.pk))
+        if transaction.get_connection(using).in_atomic_block:
+            self.invalidate(rows, using)
+        else:
+            # Without a transaction there is no commit to wait for: others would read the old row once more.
+            vars(instance._state).setdefault(_BEFORE, {})[self.title] = rows
 
     def _changed(self, *, instance: Any, using: str, signal: Any, **_: Any) -> None:
-        self.invalidate(self.rows_of_instance(instance, using), using)
+        before = vars(instance._state).get(_BEFORE, {}).pop(self.title, [])
+        self.invalidate([*before, *self.rows_of_instance(instance, using)], using)
         if signal is pre_delete:
             for field in _LINKS:
                 _invalidate_linked(field, instance, using)

@@ -78,6 +78,27 @@ def test_a_row_that_moves_changes_both_places_and_a_deleted_one_its_own() -> Non
     assert watch.changed() == {"shelf:2", f"product:{key}"}
 
 
+def test_what_is_read_while_a_row_moves_does_not_stay() -> None:
+    from tests.integrations.django.shop.models import Product
+
+    @locked_cache(ttl=60, tags=("shelf:{shelf}",))
+    def on_shelf(shelf: int) -> int:
+        return Product.objects.filter(shelf=shelf).count()
+
+    def read(**_: Any) -> None:
+        assert on_shelf(1) == 1
+
+    chair = product(shelf=1)
+    chair.shelf = 2
+    # Outside of a transaction: after the tags of the old values are known, and before the UPDATE.
+    models.signals.pre_save.connect(read, sender=Product)
+    try:
+        chair.save()
+    finally:
+        models.signals.pre_save.disconnect(read, sender=Product)
+    assert (on_shelf(1), on_shelf(2)) == (0, 1)
+
+
 def test_many_to_many_fields_count_from_both_sides() -> None:
     from tests.integrations.django.shop.models import Label
 
