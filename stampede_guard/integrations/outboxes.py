@@ -65,7 +65,7 @@ class NextLook:
         self.every, self.after = every, after
         self.due = 0.0
 
-    def looked(self, now: float, *, listening: bool) -> None:
+    def looked(self, now: float, listening: bool) -> None:
         pause = self.every * random.uniform(0.5, 1.5)
         self.due = now + max(pause * IDLE, self.after) if listening else now + pause
 

@@ -46,7 +46,7 @@ def locust(url: str, directory: Path, *options: str, **environment: str) -> list
     subprocess.run(
         [
             *(sys.executable, "-m", "locust", "-f", ROOT / "bench" / "locustfile.py", "--host", url),
-            *("--headless", "--users", "4", "--spawn-rate", "4", "--run-time", "3s", "--only-summary"),
+            *("--headless", "--users", "4", "--spawn-rate", "4", "--run-time", "9s", "--only-summary"),
             *("--exit-code-on-error", "0", *options),
         ],
         env={**os.environ, "HERD_REQUESTS": str(records), **environment},

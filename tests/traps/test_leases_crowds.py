@@ -375,6 +375,7 @@ class TestWaitingForAConnection:
             await leases.aclose()
             await world.aclose()
 
+    @pytest.mark.alone(reason="each of the claims has three seconds, and they need most of the machine")
     async def test_two_thousand_claims_at_once_are_all_answered(
         self, postgres_url: str, namespace: str
     ) -> None:

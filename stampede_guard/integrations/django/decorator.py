@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Never, Unpack, cast
 
@@ -22,6 +21,7 @@ from django.core.cache import close_caches
 
 from stampede_guard.api.keywords import OWN_OF_VALUES, CacheOptions
 from stampede_guard.api.types import NO_RESOURCES, CacheDecorator, Opened
+from stampede_guard.engine.threads.locks import PassableLock
 from stampede_guard.errors import Misuse
 from stampede_guard.integrations.django.bridge import AsyncCaller, Caller
 from stampede_guard.integrations.django.guards import guard_of
@@ -38,6 +38,7 @@ from stampede_guard.integrations.django.views import (
 )
 from stampede_guard.options import takes_options
 from stampede_guard.policy import check_fields
+from stampede_guard.values.forks import renew_in_children
 
 __all__ = ["locked_cache"]
 
@@ -172,7 +173,8 @@ class _Methods:
 
     def __init__(self, using: str, options: dict[str, Any]) -> None:
         self._using, self._options = using, options
-        self._lock = threading.Lock()
+        self._lock = PassableLock()
+        renew_in_children(self, "_lock", PassableLock)
         self._made: dict[tuple[type, Any], Callable[..., Any]] = {}
 
     def view(self, method: Any) -> Any:

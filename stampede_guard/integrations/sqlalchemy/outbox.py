@@ -118,9 +118,13 @@ class Outbox:
         """Whether there are rows to delete."""
         return bool(self._settled)
 
-    def rings(self, ring: Callable[[], None], *, no_more: bool = False) -> None:
+    def rings(self, ring: Callable[[], None]) -> None:
         """Call it whenever there are rows to delete."""
-        (self._rings.remove if no_more else self._rings.append)(ring)
+        self._rings.append(ring)
+
+    def rings_no_more(self, ring: Callable[[], None]) -> None:
+        """The end of a `rings`."""
+        self._rings.remove(ring)
 
     def clean(self, connection: Connection) -> None:
         """Delete the rows that this process has delivered itself."""

@@ -153,7 +153,7 @@ class OutboxRelay:
                             async with engine.begin() as connection:
                                 await connection.run_sync(self._outbox.clean)
         finally:
-            self._outbox.rings(bell.ring, no_more=True)
+            self._outbox.rings_no_more(bell.ring)
             await bell.close()
 
     def _run(self) -> None:
@@ -162,7 +162,7 @@ class OutboxRelay:
         try:
             run(self.deliver, self._clean, bell, NextLook(self._every, self._after), self._stopped)
         finally:
-            self._outbox.rings(bell.ring, no_more=True)
+            self._outbox.rings_no_more(bell.ring)
             bell.close()
 
     @contextlib.contextmanager

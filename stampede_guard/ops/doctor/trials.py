@@ -39,6 +39,8 @@ RIGHTS: dict[str, tuple[str, ...]] = {
     "zcard": ("ZCARD", "KEY"),
     "zrem": ("ZREM", "KEY", "doctor"),
     "zremrangebyscore": ("ZREMRANGEBYSCORE", "KEY", "-inf", "1"),
+    "hlen": ("HLEN", "KEY"),
+    "xadd": ("XADD", "KEY", "NOMKSTREAM", "*", "doctor", "1"),
     "zscore": ("ZSCORE", "KEY", "doctor"),
     "subscribe": ("SUBSCRIBE", _INBOX),
     "ping": ("PING",),
