@@ -47,6 +47,8 @@ class Interrupting:
 
     def __enter__(self) -> Interrupting:
         self._before = sys.gettrace()
+        # Python 3.12 sends instructions only if some frame asked for them before tracing began.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self._trace)
         return self
 
