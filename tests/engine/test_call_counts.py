@@ -8,7 +8,7 @@ from stampede_guard import StampedeGuard
 from tests.support.counted import counted
 from tests.support.gate import until
 
-OF_A_MISS = 262
+OF_A_MISS = 280
 OF_ONE_MORE_IN_A_HERD = 22
 OF_ONE_MORE_ID_OF_A_BATCH = 11
 """Raise these only for a reason. `OF_ONE_MORE_IN_A_HERD` is paid by each of the fifty callers of a burst."""
@@ -32,7 +32,7 @@ async def _functions_of_a_herd(url: str, namespace: str, callers: int) -> list[s
 
 
 async def test_a_miss_calls_few_functions(valkey_url: str, namespace: str) -> None:
-    # On a busy machine, a renewal may fall into one of them and open its connection.
+    # 258, and 18 more if the connection of renewals is opened in it.
     tries = [await _functions_of_a_herd(valkey_url, f"{namespace}{number}", 1) for number in range(3)]
     calls = min(tries, key=len)
     assert 50 < len(calls) <= OF_A_MISS, (len(calls), sorted(calls))
