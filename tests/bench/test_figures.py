@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_a_changed_figure_is_seen_and_written_back(tmp_path: Path, monkeypatch: 
     for place in PLACES.values():
         target = tmp_path / place.page
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text((ROOT / place.page).read_text("utf-8").replace("106.8 us", "99.9 us"))
+        target.write_text(re.sub(r"\d+\.\d us", "99.9 us", (ROOT / place.page).read_text("utf-8"), count=1))
     records = {"micro": Record.read(RECORDS / "micro.json")}
     assert write(records) == ["bench/README.md"]
     assert (tmp_path / "bench/README.md").read_text("utf-8") == (ROOT / "bench/README.md").read_text("utf-8")

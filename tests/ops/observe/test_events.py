@@ -314,7 +314,10 @@ async def test_the_log_says_why_the_store_is_away(caplog: pytest.LogCaptureFixtu
     guard = StampedeGuard(MemoryStore())
     with caplog.at_level(logging.WARNING, logger="stampede_guard"):
         guard.engine.runtime().breaker_changed(away=True, part="h:1", why="Connect call failed")
-    assert "the store's server h:1 is away (Connect call failed): each process computes once per key" in caplog.text
+    assert (
+        "the store's server h:1 is away (Connect call failed): each process computes once per key"
+        in caplog.text
+    )
     await guard.aclose()
 
 
