@@ -79,7 +79,7 @@ async def test_sigterm_to_the_process_that_computes_costs_no_answer_and_no_compu
         child.kill()
 
 
-# Not hypercorn: it sometimes keeps a connection open without an answer when all of its processes end.
+# Not hypercorn: with several workers, it ends requests without an answer, also those of an empty application.
 @pytest.mark.parametrize("server", ["uvicorn", "gunicorn", "granian"])
 async def test_sigterm_to_the_whole_server_lets_a_herd_have_its_answers(
     server: str, valkey_url: str, namespace: str, tmp_path: Path
