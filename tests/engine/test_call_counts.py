@@ -8,11 +8,13 @@ from stampede_guard import StampedeGuard
 from tests.support.counted import counted
 from tests.support.gate import until
 
-OF_A_MISS = 280
+OF_A_MISS = 258
 OF_ONE_MORE_IN_A_HERD = 22
 OF_ONE_MORE_ID_OF_A_BATCH = 11
 """Raise these only for a reason. `OF_ONE_MORE_IN_A_HERD` is paid by each of the fifty callers of a burst."""
 HERD = 20
+ROUNDS = 3
+"""Of a guard; the shortest counts. In the first one, the connection of renewals may still be opening."""
 
 
 async def _functions_of_a_herd(url: str, namespace: str, callers: int) -> list[str]:
@@ -25,29 +27,25 @@ async def _functions_of_a_herd(url: str, namespace: str, callers: int) -> list[s
         await load(0)
         flights = guard.engine.runtime().flights
         await until(lambda: not flights)
-        with counted() as calls:
-            await asyncio.gather(*[load(1) for _ in range(callers)])
-            await until(lambda: not flights)
-    return calls
+        rounds = []
+        for number in range(1, 1 + ROUNDS):
+            with counted() as calls:
+                await asyncio.gather(*[load(number) for _ in range(callers)])
+                await until(lambda: not flights)
+            rounds.append(calls)
+    return min(rounds, key=len)
 
 
 async def test_a_miss_calls_few_functions(valkey_url: str, namespace: str) -> None:
-    # 258, and 18 more if the connection of renewals is opened in it.
-    tries = [await _functions_of_a_herd(valkey_url, f"{namespace}{number}", 1) for number in range(3)]
-    calls = min(tries, key=len)
+    calls = await _functions_of_a_herd(valkey_url, namespace, 1)
     assert 50 < len(calls) <= OF_A_MISS, (len(calls), sorted(calls))
 
 
 async def test_one_more_caller_of_a_herd_costs_few_functions_and_no_timer(
     valkey_url: str, namespace: str
 ) -> None:
-    one, many = [
-        min(
-            [await _functions_of_a_herd(valkey_url, f"{namespace}{callers}{n}", callers) for n in range(3)],
-            key=len,
-        )
-        for callers in (1, 1 + HERD)
-    ]
+    one = await _functions_of_a_herd(valkey_url, f"{namespace}1", 1)
+    many = await _functions_of_a_herd(valkey_url, f"{namespace}2", 1 + HERD)
     more = (len(many) - len(one)) / HERD
     assert 5 < more <= OF_ONE_MORE_IN_A_HERD, (more, sorted(many))
     assert many.count("Passengers._set_timer") == 1
