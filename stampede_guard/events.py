@@ -8,6 +8,10 @@ once and harms no caller. For `Hit`, `Stale`, `Miss`, `Waited`, `Refreshed` and 
 context of the caller, whose trace is then the current one. For `Started` it runs in the context of the computation. For
 the other events the context is not defined.
 
+A hook that traces may also have a method `traceparent(flight: str) -> str | None`. It returns the W3C traceparent of
+this flight's computation (version 00, 55 characters). It travels with the wake-up to the processes that wait, which
+give it to their hooks in `Waited.trace`. Anything else is ignored.
+
 | event | one per |
 |---|---|
 | `Hit`, `Stale`, `Miss` | call |
@@ -115,12 +119,14 @@ class Waited(_AboutEntry):
 
     `outcome` is `computed` for the caller whose own call was run. It is `collapsed` for a caller that another call
     served, and `cancelled` for a caller that left. Any other word names what replaced the fresh value. `flight` is the
-    id of the computation's flight in this process.
+    id of the computation's flight in this process. `trace`: if another process computed, and a hook there has
+    `traceparent`, its answer. Otherwise, or if the wake-up was lost, it is empty.
     """
 
     seconds: float
     outcome: WaitOutcome
     flight: str
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +136,7 @@ class Refreshed(_AboutEntry):
     seconds: float
     outcome: WaitOutcome
     flight: str
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

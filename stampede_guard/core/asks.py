@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -22,6 +23,7 @@ __all__ = [
     "Uncacheable",
     "Publication",
     "Renewal",
+    "traceparent",
 ]
 
 
@@ -87,7 +89,7 @@ class Publication:
 
     For a `pass` it is the time during which callers do not wait for each other, and there is no body.
     `let_through`: the flight releases its slot whatever the outcome. A fallback that failed keeps its slot, so that
-    no other follows. `took_ms`: how long a value's computation took; 0 = unknown.
+    no other follows. `took_ms`: how long a value's computation took; 0 = unknown. `trace`: the computation's.
     """
 
     flight: str
@@ -101,6 +103,7 @@ class Publication:
     inline_bytes: int
     let_through: bool = False
     took_ms: int = 0
+    trace: str = ""
 
 
 # --- answers ----------------------------------------------------------------------------------
@@ -165,12 +168,28 @@ Answer = Found | FailedRecently | Granted | Uncacheable | Held
 
 
 class Message(NamedTuple):
-    """A message to a waiting inbox. `again` = ask again; `body` is None if the value is too large for the message."""
+    """A message to a waiting inbox. `again` = ask again; `body` is None if the value is too large for the message.
+
+    `trace`: a W3C traceparent, the span of the computation whose outcome this is. Empty without tracing. No decision
+    reads it.
+    """
 
     kind: Literal["value", "failure", "again"]
     token: int
     reading: Reading | None = None
     body: bytes = b""
+    trace: str = ""
+
+
+_TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
+
+
+def traceparent(text: object) -> str:
+    """This text if it is a traceparent of version 00 (55 characters). Else nothing.
+
+    Source: W3C "Trace Context", section 3.2. Other versions may be longer, so they are neither sent nor believed.
+    """
+    return text if isinstance(text, str) and len(text) == 55 and _TRACEPARENT.fullmatch(text) else ""
 
 
 Messages = tuple[tuple[str, Message], ...]

@@ -272,7 +272,11 @@ def _store(entry: Entry, record: Record, publication: Publication, now_us: int) 
     body, token = publication.body, publication.token
     if publication.outcome != "value":
         passes = publication.outcome == "pass"
-        message = Message("again", token) if passes else Message("failure", token, body=body)
+        message = (
+            Message("again", token)
+            if passes
+            else Message("failure", token, body=body, trace=publication.trace)
+        )
         if publication.total_ms > 0:
             failure = Failure(body, token, expires_us, passes, publication.total_ms)
             entry = replace(entry, failure=failure)
@@ -280,7 +284,8 @@ def _store(entry: Entry, record: Record, publication: Publication, now_us: int) 
     value = Value(body, token, publication.total_ms, publication.stale_ms, expires_us, publication.took_ms)
     entry = replace(entry, record=replace(record, fence=token), value=value, failure=None)
     small = len(body) <= publication.inline_bytes
-    return entry, Message("value", token, reading=value.reading(now_us) if small else None)
+    reading = value.reading(now_us) if small else None
+    return entry, Message("value", token, reading=reading, trace=publication.trace)
 
 
 def _drop_lease(entry: Entry, flight: str, token: int) -> Entry:

@@ -373,7 +373,7 @@ async def ride(
     finally:
         future = passenger.future
         if hooks.any and (ended := _outcome(passenger)) is not None:
-            hooks.tell(kind(plan.title, name, runtime.loop.time() - began, ended, flight.id))
+            hooks.tell(kind(plan.title, name, runtime.loop.time() - began, ended, flight.id, flight.trace))
         served = future.done() and not future.cancelled()
         if served:
             future.exception()  # retrieved: the caller may be cancelled at the moment in which its flight fails

@@ -267,6 +267,7 @@ class MemorySession:
         body: bytes,
         policy: Policy,
         took_ms: int = 0,
+        trace: str = "",
     ) -> bool:
         others = {"failure": policy.error_ttl, "pass": policy.uncacheable_ttl}
         publication = Publication(
@@ -281,6 +282,7 @@ class MemorySession:
             inline_bytes=policy.max_value_bytes,
             took_ms=took_ms,
             let_through=not grant.leased,
+            trace=trace,
         )
 
         outdates = False

@@ -76,8 +76,12 @@ class Session(Protocol):
         body: bytes,
         policy: Policy,
         took_ms: int = 0,
+        trace: str = "",
     ) -> bool:
-        """Returns whether the store keeps it. `took_ms`: the duration of the computation; stored with the value."""
+        """Returns whether the store keeps it. `took_ms`: the duration of the computation; stored with the value.
+
+        `trace`: the computation's traceparent, for the waiters' messages, or nothing. It is not stored.
+        """
 
     async def invalidate(self, name: str, *, policy: Policy) -> int:
         """Returns the new fence."""

@@ -141,6 +141,7 @@ class ScriptedSession(ABC):
         body: bytes,
         policy: Policy,
         took_ms: int = 0,
+        trace: str = "",
     ) -> bool:
         total_ms = policy.total_ms
         if outcome == "failure":
@@ -166,6 +167,8 @@ class ScriptedSession(ABC):
             _ms(policy.uncacheable_ttl),
             b"%d" % WAKE_BYTES,
         ]
+        if trace:
+            args.append(trace.encode())
         reply = await self._run(_PUBLISH, name, args)
         if outcome == "value" and (error := unkept(reply)) is not None:
             tell = getattr(self._listener, "not_kept", None)

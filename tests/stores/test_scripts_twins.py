@@ -46,7 +46,7 @@ STEPS = st.one_of(
     st.tuples(st.sampled_from(["evict", "spoil"]), st.sampled_from(PARTS)),
     st.tuples(st.sampled_from(["stretch", "stretch_rest", "die", "revive", "step_back"])),
 )
-_HELD = [("acquire", "f1", "inbox-a", None), ("acquire", "f2", "inbox-b", None)]
+_HELD = [("acquire", "f1", "inbox-a", None), ("acquire", "f2", LIVE[1], None)]
 _STORED = [("acquire", "f1", "inbox-a", None), ("publish_own", "f1", "value", INLINE)]
 _PASSED = [*_HELD, ("publish_own", "f1", "pass", INLINE)]
 BEGINNINGS = st.sampled_from(
@@ -54,20 +54,20 @@ BEGINNINGS = st.sampled_from(
         [],
         _HELD,
         [*_HELD, ("die",)],
-        [*_HELD, ("die",), ("acquire", "f2", "inbox-b", None)],
-        [*_HELD, ("die",), ("acquire", "f2", "inbox-b", None), ("revive",)],
+        [*_HELD, ("die",), ("acquire", "f2", LIVE[1], None)],
+        [*_HELD, ("die",), ("acquire", "f2", LIVE[1], None), ("revive",)],
         [*_HELD, ("spoil", "waiters")],
         [*_HELD, ("fallback", "f2", 2)],
         [*_HELD, ("fallback", "f2", 2), ("publish_own", "f2", "value", INLINE), ("evict", "record")],
         [*_HELD, ("publish_own", "f1", "failure", INLINE)],
         _PASSED,
-        [*_PASSED, ("acquire", "f2", "inbox-b", None)],
-        [*_PASSED, ("acquire", "f2", "inbox-b", None), ("acquire", "f3", "", None)],
-        [*_PASSED, ("evict", "record"), ("acquire", "f2", "inbox-b", None)],
+        [*_PASSED, ("acquire", "f2", LIVE[1], None)],
+        [*_PASSED, ("acquire", "f2", LIVE[1], None), ("acquire", "f3", "", None)],
+        [*_PASSED, ("evict", "record"), ("acquire", "f2", LIVE[1], None)],
         [*_HELD, ("publish_own", "f1", "failure", INLINE), ("evict", "record"), ("fallback", "f2", 2)],
         [*_HELD, ("stretch_rest",)],
         [*_HELD, ("publish_own", "f1", "failure", INLINE), ("stretch_rest",)],
-        [*_PASSED, ("acquire", "f2", "inbox-b", None), ("stretch_rest",)],
+        [*_PASSED, ("acquire", "f2", LIVE[1], None), ("stretch_rest",)],
         [*_HELD, ("fallback", "f2", 1), ("stretch_rest",), ("fallback", "f3", 1)],
         [*_HELD, ("stamp", "f3")],
         [*_HELD, ("publish_own", "f1", "failure", INLINE), ("evict", "record"), ("stamp", "f3")],

@@ -27,18 +27,30 @@ async def held(session: Session, name: str, flight: str = "waiter") -> Held:
 
 
 async def publish(
-    session: Session, name: str, granted: Granted, body: bytes = b"body", *, flight: str = "holder"
+    session: Session,
+    name: str,
+    granted: Granted,
+    body: bytes = b"body",
+    *,
+    flight: str = "holder",
+    trace: str = "",
 ) -> bool:
     return await session.publish(
-        name, flight=flight, grant=granted, outcome="value", body=body, policy=POLICY
+        name, flight=flight, grant=granted, outcome="value", body=body, policy=POLICY, trace=trace
     )
 
 
 async def fail(
-    session: Session, name: str, granted: Granted, *, flight: str = "holder", policy: Policy = POLICY
+    session: Session,
+    name: str,
+    granted: Granted,
+    *,
+    flight: str = "holder",
+    policy: Policy = POLICY,
+    trace: str = "",
 ) -> bool:
     return await session.publish(
-        name, flight=flight, grant=granted, outcome="failure", body=b"why", policy=policy
+        name, flight=flight, grant=granted, outcome="failure", body=b"why", policy=policy, trace=trace
     )
 
 

@@ -54,7 +54,9 @@ SCRIPTS = (
     "tag",
     "drop_tag",
 )
-LIVE = ("inbox-a", "inbox-b")
+LIVE = ("inbox-a", "stampede_guard:inbox:tb")
+"""The second belongs to a process that understands traces, the first to one of an older version."""
+TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
 DEAD = "inbox-dead"
 LEASE, RECORD, TAKEOVER, SLOT, INLINE = 600_000, 3_600_000, 100_000, 900_000, 8
 LET_THROUGH = 2
@@ -116,6 +118,7 @@ class Worlds:
             other = dict(heard)[inbox]
             self.same_token(message.token, other.token)
             assert (message.kind, message.body) == (other.kind, other.body)
+            assert other.trace == ("" if inbox == LIVE[0] else message.trace)
             self.same_reading(message.reading, other.reading)
 
     def same_reading(self, pure: Reading | None, real: Reading | None) -> None:
@@ -223,6 +226,7 @@ class Worlds:
             INLINE,  # type: ignore[arg-type]
             let_through=through,
             took_ms=took,
+            trace=TRACE,
         )
         outdates = scripts.replaces_fresh(self.entry, publication, now_us=self.now_us)
         self.entry, pure, messages = scripts.publish(self.entry, publication, now_us=self.now_us)
@@ -230,7 +234,7 @@ class Worlds:
             body = value_bytes(body, token=token.real, total_ms=total, stale_ms=stale, took_ms=took)
         inline = INLINE + HEADER
         args = (flight, token.real, token.epoch, outcome, body, total, RECORD, inline, self.name)
-        raw = self.script("publish", *args, int(through), self.channel)
+        raw = self.script("publish", *args, int(through), self.channel, 0, 0, TRACE)
         assert pure == bool(raw)
         self.same_messages(messages)
         assert self.changes == ([token.real] if pure and outdates else [])

@@ -183,6 +183,7 @@ class FallbackRun:
                 body=verdict.body,
                 policy=verdict.policy or self._plan.policy,
                 took_ms=took_ms,
+                trace=self._runtime.hooks.traceparent_of(flight_id),
             )
         except StoreError:
             # The caller has the value. It was not stored, so a later call computes it again.

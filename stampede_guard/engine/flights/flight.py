@@ -176,6 +176,11 @@ class Flight:
     def joined(self) -> int:
         return self.passengers.joined
 
+    @property
+    def trace(self) -> str:
+        """The traceparent of the other process's computation whose message came last, or nothing."""
+        return self._hearing.trace
+
     # --- news from outside ---------------------------------------------------------------------
 
     def hear(self, message: Message) -> None:
@@ -316,7 +321,9 @@ class Flight:
         message = await self._hearing.listen()
         if message is None:
             return on.LookAgain(self.passengers.aboard())
-        return on.Heard(await believed(self._runtime, self, message), self.passengers.aboard())
+        message = await believed(self._runtime, self, message)
+        self._hearing.trace = message.trace
+        return on.Heard(message, self.passengers.aboard())
 
     async def _compute(self, grant: Granted | None) -> on.Event:
         self._hearing.forget()
@@ -362,6 +369,7 @@ class Flight:
                     body=outcome.body,
                     policy=policy,
                     took_ms=self.computation.took_ms,
+                    trace=self._runtime.hooks.traceparent_of(self.id),
                 )
         except (StoreError, TimeoutError) as error:
             if isinstance(error, StoreRefused):

@@ -18,7 +18,8 @@ MESSAGES = 64
 class Mailbox:
     """The mailbox of one flight. It keeps messages until the flight waits.
 
-    A message may arrive earlier than the answer to the command that registered the flight as a waiter.
+    A message may arrive earlier than the answer to the command that registered the flight as a waiter. `trace`: that of
+    the message that ended the last wait.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -27,6 +28,7 @@ class Mailbox:
         self._signal: asyncio.Future[None] | None = None
         self._gap = False
         self._look_at = 0.0
+        self.trace = ""
 
     def hear(self, message: Message) -> None:
         self._heard.append(message)
@@ -42,12 +44,14 @@ class Mailbox:
 
     def forget(self) -> None:
         self._heard.clear()
+        self.trace = ""
 
     def look_after(self, seconds: float) -> None:
         self._look_at = self._loop.time() + seconds
 
     async def listen(self) -> Message | None:
         """The next message. None if it is time to ask the store, or if a message may have been lost."""
+        self.trace = ""
         while True:
             if self._heard:
                 return self._heard.popleft()

@@ -2,8 +2,9 @@
 
 A computation serves many requests, so its span is the root of its own trace. The spans of its calls (a query) are
 below it. A call that waited, or refreshed, is a span in its request's trace. It has a link to the computation's
-span if that ran in the same process. `stampede_guard.flight` is the same attribute in both. Hits create no spans:
-at thousands per second, they would be most of the trace's cost.
+span, also if that ran in another process: its W3C traceparent travels with the wake-up. Without a link, that process
+does not trace, or did not sample the computation, or the wake-up was lost. In one process, `stampede_guard.flight` is
+the same attribute in both. Hits create no spans: at thousands per second, they would be most of the trace's cost.
 
 A run of a job is a span too, with its calls below it. Other leases create no spans.
 """
@@ -15,7 +16,7 @@ from collections import OrderedDict
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
-from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags, Tracer
 
 from stampede_guard import events
 from stampede_guard.events import Event
@@ -55,6 +56,13 @@ class OpenTelemetryHook:
                 )
             case _:
                 pass
+
+    def traceparent(self, flight: str) -> str | None:
+        """For the waiters in other processes: the computation's span, if it is sampled."""
+        span = self._known.get(flight)
+        if span is None or not span.trace_flags.sampled:
+            return None
+        return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
 
     def _start(self, event: events.Started) -> None:
         span = self._tracer.start_span(
@@ -106,7 +114,7 @@ class OpenTelemetryHook:
             span.end()
 
     def _waited(self, event: events.Waited | events.Refreshed, what: str) -> None:
-        known = self._known.get(event.flight)
+        known = self._known.get(event.flight) or _elsewhere(event.trace)
         now = time.time_ns()
         span = self._tracer.start_span(
             f"{what} {event.function}",
@@ -122,3 +130,13 @@ class OpenTelemetryHook:
         if event.outcome in ("error", "timeout"):
             span.set_status(Status(StatusCode.ERROR, event.outcome))
         span.end(now)
+
+
+def _elsewhere(traceparent: str) -> SpanContext | None:
+    """The span in another process. The text has been checked: see `core.asks`."""
+    if not traceparent:
+        return None
+    _, trace_id, span_id, flags = traceparent.split("-")
+    return SpanContext(
+        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
+    )

@@ -2,6 +2,9 @@
 
 Operators count a namespace's processes by it, and see which process holds a lease. So it has the process id, the host
 and the pod.
+
+Its first letter is a `t`: this process understands messages with a trace. Scripts send none to the other inboxes, which
+begin with a hexadecimal digit. So two versions of the library can run together.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ _known: dict[str, str] = {}
 
 def inbox_name(namespace: str) -> str:
     """A new inbox name of this process. Inboxes without a namespace belong to operators or leases."""
-    fresh = f"{INBOXES}{uuid.uuid4().hex}"
+    fresh = f"{INBOXES}t{uuid.uuid4().hex[1:]}"
     return f"{fresh}:{_this_process()}:{namespace}" if namespace else fresh
 
 

@@ -29,6 +29,7 @@ import contextlib
 import functools
 from typing import Any
 
+from stampede_guard.core.asks import traceparent
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import (
     Answer,
@@ -214,11 +215,13 @@ def parse_switches(reply: Any) -> dict[str, Switch]:
 def parse_message(data: bytes) -> tuple[str, Message] | None:
     """The entry's name and the message. None for data that is not ours.
 
-    Kind, token and the name's length each end in a newline. The name and the payload follow.
+    Kind, token and the name's length each end in a newline. The name and the payload follow. The kind may be followed
+    by a space and the computation's trace: only for inboxes whose names say that they understand it.
     """
     try:
         kind, token, digits, rest = data.split(b"\n", 3)
-        known = _KINDS[kind]
+        kind, _, follows = kind.partition(b" ")
+        known, trace = _KINDS[kind], traceparent(follows.decode("ascii", "replace")) if follows else ""
         number, size = _token(token), _token(digits)
         text = rest[:size].decode("utf-8", "surrogatepass")
         payload = rest[size:]
@@ -231,5 +234,5 @@ def parse_message(data: bytes) -> tuple[str, Message] | None:
         if reading is not None:
             # Just published: its whole lifetime is left.
             reading = reading._replace(remaining_ms=reading.total_ms)
-        return text, Message("value", number, reading=reading)
-    return text, Message(known, number, body=payload)
+        return text, Message("value", number, reading=reading, trace=trace)
+    return text, Message(known, number, body=payload, trace=trace)

@@ -150,15 +150,23 @@ local function outdate_copies(channel, name, token)
   redis.pcall('PUBLISH', channel, 'again\n' .. text(token) .. '\n' .. #name .. '\n' .. name)
 end
 
--- Removes the waiters and notifies them. No write may follow.
-local function announce(kind, name, token, payload)
+-- Whether the process with this inbox understands a trace in a message. Versions that do not have names of hexadecimal
+-- digits behind the colon. See `stores/connections/inboxname.py`.
+local function understands_traces(inbox)
+  return string.sub(inbox, 1, 22) == 'stampede_guard:inbox:t'
+end
+
+-- Removes the waiters and notifies them. No write may follow. `trace`: the computation's, or nothing.
+local function announce(kind, name, token, payload, trace)
   local inboxes = redis.pcall('SMEMBERS', KEYS[WAITERS])
   redis.call('DEL', KEYS[WAITERS])
   if inboxes.err then
     return
   end
-  local message = kind .. '\n' .. text(token) .. '\n' .. #name .. '\n' .. name .. payload
+  local rest = '\n' .. text(token) .. '\n' .. #name .. '\n' .. name .. payload
+  local message = kind .. rest
+  local traced = trace and kind .. ' ' .. trace .. rest
   for _, inbox in ipairs(inboxes) do
-    redis.pcall('PUBLISH', inbox, message)
+    redis.pcall('PUBLISH', inbox, traced and understands_traces(inbox) and traced or message)
   end
 end

@@ -1,6 +1,6 @@
 -- ARGV: flight, token, epoch, 'value', 'failure' or 'pass', body, total ms, record ms, inline bytes, name of the entry,
 -- 1 for a flight of an uncacheable key, channel of changes, ms for which a key is uncacheable when its value finds no
--- room, limit for the total bytes of wake-ups that carry such a value.
+-- room, limit for the total bytes of wake-ups that carry such a value. Then, if there is one, the computation's trace.
 local flight, token, epoch, outcome, body = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local total_ms, record_ms, inline_bytes, name = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
 local uncacheable_ms, wake_bytes = tonumber(ARGV[12]), tonumber(ARGV[13])
@@ -67,7 +67,7 @@ end
 if ARGV[10] == '1' or (stored and outcome ~= 'failure') then
   give_slot_back(flight)
 end
-announce(kind, name, token, payload)
+announce(kind, name, token, payload, kind ~= 'again' and ARGV[14])
 if stored and replaces_fresh then
   outdate_copies(ARGV[11], name, token)
 end
