@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 from stampede_guard.engine.tasks import done_within
@@ -19,21 +19,18 @@ from stampede_guard.http.answer import answer, covers, marked, reply, send_respo
 from stampede_guard.http.cache import Cache, Lookup
 from stampede_guard.http.direct import direct
 from stampede_guard.http.fetch import SERVER_ERRORS, Fetch, OriginFailed
-from stampede_guard.http.requests.exchange import BrokenOff, Exchange, Message, Send
+from stampede_guard.http.requests.exchange import BrokenOff, Exchange, Send
 from stampede_guard.http.requests.incoming import Incoming
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.stored import Refusal, StoredResponse
 from stampede_guard.http.spec.fields import without_hops
 from stampede_guard.http.spec.reuse import Verdict, may_serve_on_error, request_directives, verdict
 from stampede_guard.http.spec.status import CacheStatus, Forwarded
+from stampede_guard.http.streaming import hand_on, read_along, send_own
 
 __all__ = ["Visit"]
 
-BACKGROUND_SECONDS = 10.0
-"""How long a request whose response is stored waits for the application's later work."""
 SETTLING_SECONDS = 0.5
-Wait = Callable[[], Awaitable[None]]
-
 ROUNDS = 3
 """Flights that may return responses for other requests (another variant or range) before a request asks by itself."""
 _FOR_WANT_OF_A_ROUTE = frozenset({None, "uncacheable", "nothing to go by", "credentials", "authorization"})
@@ -315,20 +312,25 @@ class Visit:
             detail=detail,
         )
 
+        settings = self._cache.settings
+
         async def until_stored() -> None:
             if not exchange.live or fetch.value is not None or fetch.outdated:
                 await done_within(None, flight)
 
         try:
             if fetch.collapsed:
-                await self._read_along(exchange, fetch, status, until_stored)
+                headers = marked(fetch.shared_fields, status, settings)
+                await read_along(exchange, headers, self._send, until_stored)
             elif exchange.live and not exchange.is_kept:
-                await self._hand_on(exchange, status, until_stored)
+                await hand_on(exchange, marked(exchange.fields, status, settings), self._send, until_stored)
                 if not fetch.handed_over:
                     # The next request from here finds the outcome of this one.
                     await asyncio.wait({flight}, timeout=SETTLING_SECONDS)
             else:
-                await self._send_own(exchange, status, until_stored)
+                # Without fields for one connection (RFC 9111, 3.1).
+                headers = marked(without_hops(exchange.fields), status, settings)
+                await send_own(exchange, headers, self._send, until_stored)
         except BrokenOff:
             # As without a cache: an application may stop in mid-body when its client has gone, without an error.
             if fetch.collapsed or not exchange.told_of_leaving:
@@ -336,62 +338,6 @@ class Visit:
         finally:
             if not fetch.collapsed:
                 exchange.carry()
-
-    async def _hand_on(self, exchange: Exchange, status: CacheStatus, until_stored: Wait) -> None:
-        """A response that is not stored is sent as without a cache, in the application's task."""
-        headers = marked(exchange.fields, status, self._cache.settings)
-
-        async def outlet(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": headers}
-            elif not message.get("more_body", False):
-                await until_stored()
-                message = _with_its_end(message)
-            await self._send(message)
-
-        exchange.hand_to(outlet)
-        await exchange.end()
-
-    async def _send_own(self, exchange: Exchange, status: CacheStatus, until_stored: Wait) -> None:
-        """To the client of the call that made it, while it is kept for all. Its client may be slow, or gone: then
-        only this request ends here. It contains no fields for one connection (RFC 9111, 3.1).
-        """
-        headers = marked(without_hops(exchange.fields), status, self._cache.settings)
-        exchange.carry()
-        await self._send({**exchange.start, "headers": headers})
-        async for part, sent in exchange.parts():
-            if sent == exchange.length or (exchange.complete and sent == exchange.size):
-                await until_stored()
-            exchange.carry()
-            await self._send(_with_its_end(part.message))
-        # As without a cache, a middleware around this one continues after the application has ended: background
-        # tasks still use what it opened for the request.
-        await exchange.end(within=BACKGROUND_SECONDS)
-
-    async def _read_along(
-        self, exchange: Exchange, fetch: Fetch, status: CacheStatus, until_stored: Wait
-    ) -> None:
-        """Reads the response of another request's call as it comes."""
-        headers = marked(fetch.shared_fields, status, self._cache.settings)
-        await self._send({"type": "http.response.start", "status": exchange.status, "headers": headers})
-        more = True
-        async for part, sent in exchange.parts():
-            if not part.chunk:
-                continue
-            if sent == exchange.length or (exchange.complete and sent == exchange.size):
-                await until_stored()
-            more = not exchange.complete or sent < exchange.size
-            await self._send({"type": "http.response.body", "body": part.chunk, "more_body": more})
-        if more:
-            await until_stored()
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def _with_its_end(message: Message) -> Message:
-    """Adds the final flag if the application omits it."""
-    if message["type"] != "http.response.body" or "more_body" in message:
-        return message
-    return {**message, "more_body": False}
 
 
 def _look_at(flight: asyncio.Future[Any]) -> None:

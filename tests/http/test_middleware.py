@@ -92,7 +92,7 @@ async def test_fastapi_endpoints_say_what_is_cached_and_errors_are_not() -> None
 async def test_background_tasks_run_and_their_request_does_not_wait_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("stampede_guard.http.visit.BACKGROUND_SECONDS", 0.01)
+    monkeypatch.setattr("stampede_guard.http.streaming.BACKGROUND_SECONDS", 0.01)
     go, done = asyncio.Event(), asyncio.Event()
 
     async def task() -> None:

@@ -1,0 +1,72 @@
+"""A response to its client as it comes from the application, whole and in the order of its messages.
+
+`until_stored` is awaited before the last byte: the next request of the same client finds what was stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from stampede_guard.http.requests.exchange import Exchange, Message, Send
+
+__all__ = ["hand_on", "read_along", "send_own"]
+
+BACKGROUND_SECONDS = 10.0
+"""How long a request whose response is stored waits for the application's later work."""
+
+Headers = list[tuple[bytes, bytes]]
+Wait = Callable[[], Awaitable[None]]
+
+
+async def hand_on(exchange: Exchange, headers: Headers, send: Send, until_stored: Wait) -> None:
+    """A response that is not stored is sent as without a cache, in the application's task."""
+
+    async def outlet(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": headers}
+        elif not message.get("more_body", False):
+            await until_stored()
+            message = _with_its_end(message)
+        await send(message)
+
+    exchange.hand_to(outlet)
+    await exchange.end()
+
+
+async def send_own(exchange: Exchange, headers: Headers, send: Send, until_stored: Wait) -> None:
+    """To the client of the call that made it, while it is kept for all. Its client may be slow, or gone: then
+    only this request ends here.
+    """
+    exchange.carry()
+    await send({**exchange.start, "headers": headers})
+    async for part, sent in exchange.parts():
+        if sent == exchange.length or (exchange.complete and sent == exchange.size):
+            await until_stored()
+        exchange.carry()
+        await send(_with_its_end(part.message))
+    # As without a cache, a middleware around this one continues after the application has ended: background
+    # tasks still use what it opened for the request.
+    await exchange.end(within=BACKGROUND_SECONDS)
+
+
+async def read_along(exchange: Exchange, headers: Headers, send: Send, until_stored: Wait) -> None:
+    """Reads the response of another request's call as it comes."""
+    await send({"type": "http.response.start", "status": exchange.status, "headers": headers})
+    more = True
+    async for part, sent in exchange.parts():
+        if not part.chunk:
+            continue
+        if sent == exchange.length or (exchange.complete and sent == exchange.size):
+            await until_stored()
+        more = not exchange.complete or sent < exchange.size
+        await send({"type": "http.response.body", "body": part.chunk, "more_body": more})
+    if more:
+        await until_stored()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _with_its_end(message: Message) -> Message:
+    """Adds the final flag if the application omits it."""
+    if message["type"] != "http.response.body" or "more_body" in message:
+        return message
+    return {**message, "more_body": False}
