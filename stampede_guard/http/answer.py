@@ -57,7 +57,9 @@ def answer(stored: StoredResponse, request: CacheRequest, *, age: float, now: fl
 
 def marked(fields: Fields, status: CacheStatus, settings: Settings) -> list[tuple[bytes, bytes]]:
     """Appends one member to Cache-Status (RFC 9211, 2). The members of other caches stay before it."""
-    found = [*fields, (b"cache-status", status.serialise(settings.name))]
+    found = [*fields]
+    if settings.cache_status:
+        found.append((b"cache-status", status.serialise(settings.name)))
     if settings.x_cache:
         found.append((b"x-cache", b"HIT" if status.hit else b"MISS"))
     return found

@@ -12,7 +12,7 @@ from stampede_guard.engine.engine import is_beside
 from stampede_guard.engine.previous import previous
 from stampede_guard.errors import StampedeError
 from stampede_guard.http.asking import Try, begin, nonce_of, stored_before, tries
-from stampede_guard.http.judging import judge, names_somebody, with_body
+from stampede_guard.http.judging import SERVER_ERRORS, judge, names_somebody, replaces_errors, with_body
 from stampede_guard.http.marks import ENOUGH
 from stampede_guard.http.refusals import ABOUT_THE_QUESTION, Refusals
 from stampede_guard.http.requests.exchange import Exchange, Send
@@ -23,7 +23,6 @@ from stampede_guard.http.requests.stored import AGAIN, ONCE, REFUSED, TWICE, Ref
 from stampede_guard.http.spec.fields import first, without, without_hops
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.ranges import content_range
-from stampede_guard.http.spec.reuse import may_serve_on_error
 from stampede_guard.http.spec.storing import is_about_one_request
 from stampede_guard.http.spec.updating import freshened, head_verdict
 from stampede_guard.http.spec.validation import same_representation
@@ -31,10 +30,7 @@ from stampede_guard.http.spec.validation import same_representation
 if TYPE_CHECKING:
     from stampede_guard.http.cache import Cache
 
-__all__ = ["SERVER_ERRORS", "Fetch", "OriginFailed"]
-
-SERVER_ERRORS = frozenset({500, 502, 503, 504})
-"""RFC 5861, 4: a stale response may replace these, or a missing response."""
+__all__ = ["Fetch", "OriginFailed"]
 
 
 class OriginFailed(StampedeError):
@@ -44,7 +40,8 @@ class OriginFailed(StampedeError):
 class Fetch:
     """`live` delivers the exchange that this request may read as it comes: its own, or one that it waited for.
 
-    `value` is what the flight got from this request's own exchange. `failed` is its own exchange that returned an
+    `value` is what the flight got from this request's own exchange. `draft` is a response to be stored, without its
+    body, before it is complete. `failed` is its own exchange that returned an
     error while others are served the stored response. `outdated`: a HEAD found that the stored response has
     changed, and no waiter would ask for the new one.
     """
@@ -61,6 +58,7 @@ class Fetch:
         self.request = request
         self.live: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
         self.value: StoredResponse | None = None
+        self.draft: StoredResponse | None = None
         self.failed: Exchange | None = None
         self.refusal: str | None = None
         self.status = 0
@@ -259,6 +257,7 @@ class Fetch:
            what may be older, so it waits for the store's answer.
         """
         exchange.keep()
+        self.draft = draft
         if not self.live.done():
             self.live.set_result(exchange)
         if not readers:
@@ -277,7 +276,7 @@ class Fetch:
                 and asked.may_have(draft)
             ):
                 exchange.shared = reader.collapsed = True
-                reader.shared_fields = fields
+                reader.shared_fields, reader.draft = fields, draft
                 reader.live.set_result(exchange)
 
     def _refuse(
@@ -318,11 +317,8 @@ class Fetch:
 
     def _may_be_stale(self, old: StoredResponse) -> bool:
         known = previous()
-        situation = old.situation(old.age + (known.age if known is not None else 0.0))
-        default = self._cache.settings.stale_if_error
-        return not situation.always_validated and may_serve_on_error(
-            situation, self.request.asking, default=default
-        )
+        age = old.age + (known.age if known is not None else 0.0)
+        return replaces_errors(old, age, self.request, self._cache.settings)
 
     def _unchanged(
         self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float

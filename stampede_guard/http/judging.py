@@ -18,6 +18,7 @@ from stampede_guard.http.spec.fields import first, has, is_of_one_requester, lin
 from stampede_guard.http.spec.freshness import Lifetime, corrected_initial_age, lifetime
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.ranges import content_range
+from stampede_guard.http.spec.reuse import may_serve_on_error
 from stampede_guard.http.spec.storing import (
     Refusal,
     has_validator,
@@ -28,7 +29,18 @@ from stampede_guard.http.spec.storing import (
 from stampede_guard.http.spec.vary import names_in_vary, nominated
 from stampede_guard.policy import Policy
 
-__all__ = ["is_anybodys", "judge", "lifetimes", "names_somebody", "with_body"]
+__all__ = [
+    "SERVER_ERRORS",
+    "is_anybodys",
+    "judge",
+    "lifetimes",
+    "names_somebody",
+    "replaces_errors",
+    "with_body",
+]
+
+SERVER_ERRORS = frozenset({500, 502, 503, 504})
+"""RFC 5861, 4: a stale response may replace these, or a missing response."""
 
 _OF_ROUTES = frozenset({200, 203, 204, 300, 301, 308})
 """An error status, or a temporary redirect, is stored only if the application's own fields allow it."""
@@ -126,7 +138,11 @@ def _told(
         return "set-cookie"
     if _is_endless(response):
         return "stream"
-    return Directives({**own.values, **route.directives.values}), Lifetime(float(route.ttl), "route")
+    # RFC 9111, 4.2.4, forbids stale responses with the route's s-maxage. The application did not send that.
+    default = {b"stale-if-error": b"%d" % settings.stale_if_error} if settings.stale_if_error else {}
+    return Directives({**default, **own.values, **route.directives.values}), Lifetime(
+        float(route.ttl), "route"
+    )
 
 
 def _is_endless(response: Response) -> bool:
@@ -230,6 +246,15 @@ def _keep(response: Response, directives: Directives, settings: Settings, *, var
     told = [directives.seconds(name) or 0 for name in (b"stale-while-revalidate", b"stale-if-error")]
     usual = settings.keep if varies or has_validator(response.fields) else min(_LITTLE, settings.keep)
     return float(max(*told, usual, settings.stale_if_error))
+
+
+def replaces_errors(stored: StoredResponse, age: float, request: CacheRequest, settings: Settings) -> bool:
+    """RFC 9111, 4.2.4, and RFC 5861, 4: whether it may be served in place of an error, although it is stale. By
+    default, a stored error does not replace a newer one.
+    """
+    situation = stored.situation(age)
+    default = 0.0 if stored.status in SERVER_ERRORS else settings.stale_if_error
+    return not situation.always_validated and may_serve_on_error(situation, request.asking, default=default)
 
 
 def with_body(draft: StoredResponse, body: bytes, *, add_etag: bool) -> StoredResponse:

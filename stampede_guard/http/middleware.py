@@ -55,14 +55,15 @@ class StampedeMiddleware:
     `max_request_bytes`: the route does not apply to a POST with a larger body. `variants`: the number of responses
     per URL that are stored for different values of the fields in Vary. `keep`: seconds for which a stale response
     with a validator is kept for validation. `stale_if_error`: seconds for which a stale response replaces an error,
-    if neither side states a time. `credential_headers`: `routes` do not apply to requests with one of these, with
-    Authorization or with a Cookie, and their responses are stored only with `public` or `s-maxage`; None = all
-    fields with the usual names of tokens and identities. `heuristics`: guess lifetimes from Last-Modified, for
-    requests without special fields. `set_cookie`: responses with Set-Cookie are not stored ("refuse"), stored
-    without it ("strip"), or with it ("store"). `client_directives`: a client's no-cache and no-store are obeyed
-    ("obey") or not ("ignore"). `stream_timeout`: requests do not wait for a response without a length longer than
-    these seconds after its first line. `x_cache` adds X-Cache: HIT or MISS, `expose_key` the entry's name to
-    Cache-Status, `add_etag` an ETag to stored responses without one.
+    if neither side states a time, nor forbids it (RFC 9111, 4.2.4). `credential_headers`: `routes` do not apply to
+    requests with one of these, with Authorization or with a Cookie, and their responses are stored only with
+    `public` or `s-maxage`; None = all fields with the usual names of tokens and identities. `heuristics`: guess
+    lifetimes from Last-Modified, for requests without special fields. `set_cookie`: responses with Set-Cookie are
+    not stored ("refuse"), stored without it ("strip"), or with it ("store"). `client_directives`: a client's
+    no-cache and no-store are obeyed ("obey") or not ("ignore"). `stream_timeout`: requests do not wait for a
+    response without a length longer than these seconds after its first line. `cache_status=False` omits
+    Cache-Status. `x_cache` adds X-Cache: HIT or MISS, `expose_key` the entry's name to Cache-Status, `add_etag` an
+    ETag to stored responses without one.
 
     Requests for the same thing are collapsed. A request that wants an answer of the origin (`no-cache`) joins
     others that want the same. A flight runs with a copy of the context of its request.

@@ -18,13 +18,14 @@ from stampede_guard.errors import ComputeFailed, ComputeTimeout, WaitTimeout
 from stampede_guard.http.answer import answer, covers, marked, reply, send_response
 from stampede_guard.http.cache import Cache, Lookup
 from stampede_guard.http.direct import direct
-from stampede_guard.http.fetch import SERVER_ERRORS, Fetch, OriginFailed
+from stampede_guard.http.fetch import Fetch, OriginFailed
+from stampede_guard.http.judging import SERVER_ERRORS, replaces_errors
 from stampede_guard.http.requests.exchange import BrokenOff, Exchange, Send
 from stampede_guard.http.requests.incoming import Incoming
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.stored import Refusal, StoredResponse
 from stampede_guard.http.spec.fields import without_hops
-from stampede_guard.http.spec.reuse import Verdict, may_serve_on_error, request_directives, verdict
+from stampede_guard.http.spec.reuse import Verdict, request_directives, verdict
 from stampede_guard.http.spec.status import CacheStatus, Forwarded
 from stampede_guard.http.streaming import hand_on, read_along, send_own
 
@@ -134,9 +135,8 @@ class Visit:
     def _hit(
         self, found: Lookup, stored: StoredResponse, age: float, detail: str | None = None
     ) -> CacheStatus:
-        left = math.floor(stored.lifetime - age)
         key = found.key if self._cache.settings.expose_key else None
-        return CacheStatus(hit=True, ttl=left, key=key, detail=detail)
+        return CacheStatus(hit=True, ttl=math.floor(stored.lifetime - age), key=key, detail=detail)
 
     def _stores(self, found: Lookup) -> bool:
         """Whether its flight's response reaches the store."""
@@ -217,10 +217,12 @@ class Visit:
         return await self._collapsed(found, value, why)
 
     async def _served_own(self, found: Lookup, fetch: Fetch, own: StoredResponse, why: Forwarded) -> bool:
+        stored = not own.unstorable and self._stores(found)
         status = CacheStatus(
             forwarded=why,
             forwarded_status=fetch.status,
-            stored=not own.unstorable and self._stores(found),
+            stored=stored,
+            ttl=_left(own, own.age) if stored else None,
             key=self._exposed(found),
         )
         await self._serve(own, own.age, status)
@@ -257,7 +259,9 @@ class Visit:
         own = fetch.failed or (fetch.live.result() if fetch.live.done() else None)
         found = self._cache.aged(found)
         stored = found.stored
-        if stored is not None and self._serves_stale(found, stored):
+        # A response for one client only is no error. Its waiters are not served a stale one for it.
+        failed = error is not None or (own is not None and own.status in (0, *SERVER_ERRORS))
+        if failed and stored is not None and self._serves_stale(found, stored):
             if own is not None:
                 own.cancel()
             await self._serve(stored, found.age, self._hit(found, stored, found.age, "stale-if-error"))
@@ -268,13 +272,8 @@ class Visit:
         return True
 
     def _serves_stale(self, found: Lookup, stored: StoredResponse) -> bool:
-        default = self._cache.settings.stale_if_error
-        situation = stored.situation(found.age)
-        return (
-            covers(stored, self._request)
-            and not situation.always_validated
-            and may_serve_on_error(situation, self._request.asking, default=default)
-        )
+        settings = self._cache.settings
+        return covers(stored, self._request) and replaces_errors(stored, found.age, self._request, settings)
 
     async def _overdue(
         self, code: int, text: str, found: Lookup, why: Forwarded, *extra: tuple[bytes, bytes]
@@ -303,10 +302,12 @@ class Visit:
         detail = fetch.refusal
         if exchange.live:
             why, detail = self._forwarded(why, detail)
+        stored, draft = not exchange.live and self._stores(found), fetch.draft
         status = CacheStatus(
             forwarded=why,
             forwarded_status=exchange.status,
-            stored=not exchange.live and self._stores(found),
+            stored=stored,
+            ttl=_left(draft, draft.age) if stored and draft is not None else None,
             collapsed=fetch.collapsed,
             key=self._exposed(found),
             detail=detail,
@@ -338,6 +339,11 @@ class Visit:
         finally:
             if not fetch.collapsed:
                 exchange.carry()
+
+
+def _left(stored: StoredResponse, age: float) -> int:
+    """Further seconds of freshness (RFC 9211, 2.4)."""
+    return math.floor(stored.lifetime - age)
 
 
 def _look_at(flight: asyncio.Future[Any]) -> None:

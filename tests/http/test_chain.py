@@ -13,11 +13,11 @@ async def test_each_cache_adds_its_word_after_that_of_the_one_behind_it() -> Non
         inner.clock.advance(0)
         first = await outer.get("/")
         assert status_of(first) == (
-            "app; fwd=uri-miss; fwd-status=200; stored, edge; fwd=uri-miss; fwd-status=200; stored"
+            "app; fwd=uri-miss; fwd-status=200; stored; ttl=30, edge; fwd=uri-miss; fwd-status=200; stored; ttl=30"
         )
         outer.clock.advance(5)
         # What was stored is told as it was stored; the last word is of now.
-        assert status_of(await outer.get("/")).endswith("stored, edge; hit; ttl=25")
+        assert status_of(await outer.get("/")).endswith("stored; ttl=30, edge; hit; ttl=25")
         await outer.get("/?other")
         inner.clock.advance(7)
         other = await request(inner.middlewares[0], "GET", "/?other")
@@ -66,5 +66,5 @@ async def test_the_cache_in_front_validates_and_the_one_behind_answers_without_t
         outer.clock.advance(60)
         answer = await outer.get("/")
         assert answer.body == b"answer 1"
-        assert status_of(answer).endswith("edge; fwd=stale; fwd-status=304; stored")
+        assert status_of(answer).endswith("edge; fwd=stale; fwd-status=304; stored; ttl=10")
         assert app.calls == 1

@@ -305,7 +305,13 @@ async def test_when_a_stale_answer_is_served(said: str, asked: dict[str, Any], s
 @pytest.mark.parametrize(
     ("said", "asked", "stored"),
     [
-        ("max-age=10", {}, False),
+        ("max-age=10", {}, True),
+        ("max-age=10, stale-if-error=0", {}, False),
+        ("max-age=10", {"cache_control": "stale-if-error=0"}, False),
+        ("max-age=10, must-revalidate", {}, False),
+        ("max-age=10, proxy-revalidate", {}, False),
+        ("max-age=10, no-cache", {}, False),
+        ("s-maxage=10", {}, False),
         ("max-age=10, stale-if-error=20", {}, True),
         ("max-age=10, stale-if-error=5", {}, False),
         ("max-age=10", {"cache_control": "stale-if-error=20"}, True),

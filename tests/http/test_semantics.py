@@ -191,7 +191,9 @@ async def test_what_other_caches_said_stays_before_our_own_word() -> None:
     app = App(cached(cache_status="inner; hit"))
     async with Fleet(app, name="edge", x_cache=True, expose_key=True) as fleet:
         first = await fleet.get("/a?b=c")
-        assert status_of(first).startswith("inner; hit, edge; fwd=uri-miss; fwd-status=200; stored; key=")
+        assert status_of(first).startswith(
+            "inner; hit, edge; fwd=uri-miss; fwd-status=200; stored; ttl=60; key="
+        )
         second = await fleet.get("/a?b=c")
         assert status_of(second).startswith("inner; hit, edge; hit; ttl=60; key=")
         assert (first.get("x-cache"), second.get("x-cache")) == ("MISS", "HIT")

@@ -32,6 +32,7 @@ class MiddlewareOptions(TypedDict, total=False):
     max_request_bytes: int
     variants: int
     keep: Duration
+    cache_status: bool
     x_cache: bool
     expose_key: bool
     add_etag: bool
@@ -55,11 +56,12 @@ class Settings:
     max_request_bytes: int = 64 * 1024
     variants: int = 1024
     keep: float = 86_400.0
+    cache_status: bool = True
     x_cache: bool = False
     expose_key: bool = False
     add_etag: bool = False
     credential_headers: tuple[bytes, ...] | None = None
-    stale_if_error: float = 0.0
+    stale_if_error: float = 60.0
     heuristics: bool = False
     set_cookie: SetCookie = "refuse"
     client_directives: ClientDirectives = "obey"
@@ -105,8 +107,9 @@ class Settings:
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise Misuse(f"{field}={value!r}: it must be a whole number of at least {least}")
-        if not isinstance(self.heuristics, bool):
-            raise Misuse(f"heuristics={self.heuristics!r}: it must be True or False")
+        for field in ("heuristics", "cache_status"):
+            if not isinstance(given := getattr(self, field), bool):
+                raise Misuse(f"{field}={given!r}: it must be True or False")
         if self.set_cookie not in ("refuse", "strip", "store"):
             raise Misuse(f'set_cookie={self.set_cookie!r}: write "refuse" (the default), "strip" or "store"')
         if self.client_directives not in ("obey", "ignore"):

@@ -38,10 +38,10 @@ class CacheStatus(msgspec.Struct, frozen=True, kw_only=True):
             parts.append(f"fwd={self.forwarded}")
             if self.forwarded_status is not None:
                 parts.append(f"fwd-status={self.forwarded_status}")
-        if self.ttl is not None:
-            parts.append(f"ttl={self.ttl}")
         if self.stored and not self.hit:
             parts.append("stored")
+        if self.ttl is not None:
+            parts.append(f"ttl={self.ttl}")
         if self.collapsed:
             parts.append("collapsed")
         if self.key is not None:

@@ -14,7 +14,7 @@ from stampede_guard.http.spec.status import CacheStatus
         (CacheStatus(hit=True, ttl=-5), b"mine; hit; ttl=-5"),
         (
             CacheStatus(forwarded="uri-miss", forwarded_status=200, stored=True, ttl=60),
-            b"mine; fwd=uri-miss; fwd-status=200; ttl=60; stored",
+            b"mine; fwd=uri-miss; fwd-status=200; stored; ttl=60",
         ),
         (CacheStatus(forwarded="stale", collapsed=True), b"mine; fwd=stale; collapsed"),
         (CacheStatus(forwarded="bypass", detail="credentials"), b"mine; fwd=bypass; detail=credentials"),
