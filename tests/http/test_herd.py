@@ -342,6 +342,9 @@ async def test_stale_if_error_serves_what_is_stored_and_asks_a_failing_applicati
 
     async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
         await app.go.wait()
+        if how == "breaks off":
+            await breaking_off(scope, receive, send, number)
+            return
         if how == "raises":
             raise LookupError("no such thing")
         await start(send, {}, 503 if how == "503" else 200)
@@ -353,7 +356,7 @@ async def test_stale_if_error_serves_what_is_stored_and_asks_a_failing_applicati
         fleet.clock.advance(20)
         if how == "breaks off":
             app.headers = cached()
-        app.handler = handler if how != "breaks off" else breaking_off
+        app.handler = handler
         app.go.clear()
         herd = fleet.herd(10)
         await joined(fleet, 10)
