@@ -13,17 +13,9 @@ from stampede_guard.audit.source.origins import origin
 from stampede_guard.audit.source.words import is_cachy, last, names_in, path
 
 LEASE = 60  # seconds; a guess, and the fix says so
-# Clients whose `get` returns None for a miss, and only for a miss.
-_NONE_IS_A_MISS = (
-    "redis",
-    "valkey",
-    "coredis",
-    "django.core.cache",
-    "aiocache",
-    "cashews",
-    "diskcache",
-    "pymemcache",
-)
+# Clients whose `get` returns None for a miss, and only for a miss. Redis clients are left out: they return bytes, and
+# a decoder may stand between.
+_NONE_IS_A_MISS = ("django.core.cache", "aiocache", "cashews", "diskcache")
 
 
 def asks_for_none(module: Module, hit: Violation) -> FixPlan | None:

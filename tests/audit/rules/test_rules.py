@@ -89,6 +89,41 @@ def test_the_local_confidence_of_cashews_is_shown_only_on_request() -> None:
     assert (len(shown), len(named)) == (2, 3)
 
 
+def test_a_falsy_miss_is_shown_only_if_the_code_shows_what_can_be_falsy() -> None:
+    source = """
+from django.core.cache import cache
+
+def of_the_day(day):
+    report = cache.get(day)
+    if not report:
+        report = quality.report(day)
+        cache.set(day, report, 60)
+    return report
+"""
+    counted = source.replace("report", "count")
+    codes = frozenset(("SG205",))
+    for text, least, found in ((source, "medium", 0), (source, "low", 1), (counted, "medium", 1)):
+        outcome = audit_source("x.py", text.encode(), AuditOptions(codes=codes, least=least))  # type: ignore[arg-type]
+        assert len(outcome.findings) == found
+
+
+def test_no_safe_fix_for_a_client_of_bytes() -> None:
+    source = b"""
+class Orders:
+    def __init__(self, redis):
+        self.redis = redis
+
+    def count(self, day):
+        count = self.redis.get(day)
+        if not count:
+            count = count_orders(day)
+            self.redis.set(day, count)
+        return count
+"""
+    found = audit_source("x.py", source, AuditOptions(codes=frozenset(("SG205",)))).findings
+    assert [finding.fix for finding in found] == ["unsafe"]
+
+
 def test_the_page_the_cases_and_the_code_name_the_same_rules() -> None:
     page = (ROOT / "docs" / "audit.md").read_text("utf-8")
     in_code = {rule.code: rule.name for rule in all_rules()}

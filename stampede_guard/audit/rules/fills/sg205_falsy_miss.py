@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
+from stampede_guard.audit.caching.fills import Fill, fills, owned_name, what_is_cached
 from stampede_guard.audit.caching.flow import Flow
+from stampede_guard.audit.caching.truth import truth
 from stampede_guard.audit.fixes.expressions import asks_for_none
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module, inside, position
-from stampede_guard.audit.source.words import names_in, path
+from stampede_guard.audit.source.origins import origin
+from stampede_guard.audit.source.words import last, names_in, path
+
+_BYTES = re.compile(
+    r"(?:^|\.)(?:aio|django_)?redis\w*\.|(?:^|\.)(?:valkey|coredis|glide|aioredis|pymemcache)\.|get_redis_connection"
+)
 
 
 def check(module: Module) -> Iterator[Violation]:
     for fill in fills(module):
         flow = Flow(module, fill.function, fill.read)
-        if fill.read.what != "read" or _stores_text(fill.write.value, flow, fill.write.call):
+        if fill.read.what != "read" or _gives_bytes(module, fill):
             continue
         test = _truth_test(flow)
-        if test is not None:
+        falsy = truth(flow, _stored(fill), fill.write.call) if test is not None else "never"
+        if test is not None and falsy != "never":
             yield Violation(
                 node=test,
+                confidence="medium" if falsy == "maybe" else "low",
                 message=f"{what_is_cached(fill.function)} treats 0, '' or an empty list as a miss "
                 "and computes it every time: test `is None`",
                 function=owned_name(fill.function),
@@ -57,27 +66,25 @@ def _bare(value: ast.expr) -> ast.expr:
     return value.value if isinstance(value, ast.Await) else value
 
 
-def _stores_text(value: ast.expr | None, flow: Flow, at: ast.AST) -> bool:
-    """json.dumps([]) is "[]", which is truthy: only values that are not serialised can be falsy."""
-    sources = [value]
-    for name in (value.id,) if isinstance(value, ast.Name) else ():
-        sources += [source for _n, names, source in flow.bindings if names == [name]]
-    return any(
-        isinstance(source, ast.Call)
-        and path(source.func).rpartition(".")[2]
-        in (
-            "dumps",
-            "model_dump_json",
-            "json",
-            "packb",
-            "encode",
-            "serialize",
-            "dict",
-            "model_dump",
-            "jsonable_encoder",
-        )
-        for source in sources
-    )
+def _stored(fill: Fill) -> ast.expr | None:
+    """The value that is stored. A setter of the project may be given a tuple of all its arguments."""
+    value, key = fill.write.value, {ast.dump(part) for part in (*fill.read.key, *fill.write.key[:1])}
+    if fill.write.helper and isinstance(value, ast.Tuple):
+        return next((part for part in reversed(value.elts) if ast.dump(part) not in key), value)
+    return value
+
+
+def _gives_bytes(module: Module, fill: Fill) -> bool:
+    """A client that stores text: 0 comes back as b"0", which is true."""
+    call = fill.read.call
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or fill.read.helper:
+        return False
+    made = origin(module, call.func.value, fill.function)
+    if made:
+        return _BYTES.search(made) is not None
+    # Without a constructor in the file: a method that only such clients have.
+    write = fill.write.call
+    return isinstance(write, ast.Call) and last(path(write.func)) in ("setex", "psetex", "hset")
 
 
 RULE = Rule(
@@ -100,7 +107,10 @@ RULE = Rule(
         "cache.set(key, count, 300)",
         instead="if count is None: ...",
         unless="A falsy value never occurs.",
-        sure="Medium: a value stored as serialised text is never falsy and is not reported.",
+        sure="Medium if the value is a number, a collection or an answer to a question, as far as its code or "
+        "name shows; else low. Silent if it cannot be falsy: the write is under a test of the value, an "
+        "empty value returns or raises before it, or it is an object, serialised text, or a literal with "
+        "contents. Silent for Redis clients, because 0 comes back from them as text.",
         fix="`if count:` becomes `if count is not None:`. Safe if the client is known and returns None "
         "for a miss. Unsafe if only its name suggests that, or if an empty answer is stored on a "
         "failure. None if the get names another default.",
