@@ -11,6 +11,7 @@ from stampede_guard.jobs.execution import Execution
 from stampede_guard.jobs.job import Job
 from stampede_guard.jobs.keeping import OPERATOR_TIMEOUT
 from stampede_guard.jobs.messages import Claim, Claimed, Ending
+from stampede_guard.jobs.reporting import log
 from stampede_guard.jobs.running import Running
 from stampede_guard.leases.keeping.loop_state import LoopState
 
@@ -30,6 +31,8 @@ async def begun_by_hand(
         view = await runs.view(registration.job, timeout=OPERATOR_TIMEOUT)
         if view is None:
             view = await runs.register(registration, timeout=OPERATOR_TIMEOUT)
+        if view.paused_at:
+            log.warning("job %s: it runs by hand, and stays paused by %s", view.job, view.paused_by)
         slot, run, asked_at = int(view.at * 1000) - 1, part.world.fresh(), part.world.now()
         answer = await runs.claim(
             Claim(

@@ -24,6 +24,7 @@ __all__ = [
     "JobView",
     "Outcome",
     "Outdated",
+    "Paused",
     "Registration",
     "RunView",
     "PollAnswer",
@@ -61,7 +62,8 @@ class Claim:
 
     `alive_for`: a run without heartbeats for so many seconds counts as vanished. `attempts`: the most attempts in all;
     1 = at most once, so the slot of a vanished worker stays abandoned. It is stored with the run. So no other worker
-    retries a run that was claimed as at most once. `by_hand`: the slot is not of the schedule, so `last_slot` stays.
+    retries a run that was claimed as at most once. `by_hand`: the slot is not of the schedule, so `last_slot` stays,
+    and a paused job runs it as well.
     """
 
     job: str
@@ -117,7 +119,14 @@ class Outdated:
     schedule: str
 
 
-ClaimAnswer = Claimed | Early | Taken | Outdated
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """The job is paused, so the slot was not taken. It may be claimed after the resume. `by`: who paused the job."""
+
+    by: str
+
+
+ClaimAnswer = Claimed | Early | Taken | Outdated | Paused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +169,8 @@ class JobView:
 
     `scheduled_at`: when its schedule came in force. `seen_at`: the last sign of a worker that follows it. `seen_for`:
     how long that sign is valid, see `Registration`. `last_success_at`: when a run last completed, 0 = never.
-    `running`: slots that are running now.
+    `running`: slots that are running now. `paused_at`: when it was paused, 0 = it is not paused. `paused_by`: who
+    paused it. `resumed_at`: when it was last resumed, 0 = never.
     """
 
     job: str
@@ -178,6 +188,9 @@ class JobView:
     last_failure_at: float = 0.0
     last_error: str = ""
     running: tuple[int, ...] = ()
+    paused_at: float = 0.0
+    paused_by: str = ""
+    resumed_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

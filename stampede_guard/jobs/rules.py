@@ -19,6 +19,7 @@ from stampede_guard.jobs.messages import (
     JobView,
     Outcome,
     Outdated,
+    Paused,
     Registration,
     RunView,
     Taken,
@@ -35,14 +36,18 @@ __all__ = [
     "follow",
     "job_view",
     "lapsed",
+    "pause",
     "record",
     "register",
+    "resume",
     "retriable",
     "run_view",
     "take_over",
 ]
 
 LONGEST_ERROR = 2_000
+LONGEST_BY = 200
+"""Characters that are kept of the name of the person who paused a job."""
 MOST_RUNS = 10_000
 """The most runs that are kept of one job, however young they are. A job that runs every second keeps three hours."""
 VANISHED = "the worker vanished"
@@ -66,6 +71,9 @@ class JobRow:
     last_success_began: float = 0.0
     last_failure_at: float = 0.0
     last_error: str = ""
+    paused_at: float = 0.0
+    paused_by: str = ""
+    resumed_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +150,10 @@ def take_over(row: JobRow, registration: Registration, *, now: float) -> JobRow 
 def claim(
     job: JobRow | None, run: RunRow | None, asked: Claim, *, now: float
 ) -> tuple[JobRow | None, RunRow | None, ClaimAnswer]:
-    """The rows afterwards, and the answer. No worker may run a job that is not registered, or was forgotten."""
+    """The rows afterwards, and the answer. No worker may run a job that is not registered, or was forgotten.
+
+    Of a paused job, nothing new begins except by hand. The claim that got the slot before the pause stays valid.
+    """
     if job is None:
         return None, run, Outdated("")
     if asked.fingerprint != job.registration.fingerprint:
@@ -150,7 +161,7 @@ def claim(
     scheduled = asked.slot / 1000
     if now < scheduled:
         return job, run, Early(scheduled - now)
-    attempt = 1
+    attempt, refused = 1, bool(job.paused_at) and not asked.by_hand
     if run is None and asked.slot <= job.pruned_to:
         return job, run, Taken("missed")
     if run is not None:
@@ -162,9 +173,11 @@ def claim(
                 Claimed(run.attempt, now - scheduled, job.last_success_at, job.last_success_began),
             )
         job, run = lapsed(job, run, now=now)
-        if not retriable(run, attempts=asked.attempts):
+        if refused or not retriable(run, attempts=asked.attempts):
             return job, run, Taken(run.outcome)
         attempt = run.attempt + 1
+    elif refused:
+        return job, None, Paused(job.paused_by)
     taken = RunRow(
         slot=asked.slot,
         run=asked.run,
@@ -178,6 +191,16 @@ def claim(
     if not asked.by_hand:
         job = replace(job, last_slot=max(job.last_slot, asked.slot))
     return job, taken, Claimed(attempt, now - scheduled, job.last_success_at, job.last_success_began)
+
+
+def pause(job: JobRow, *, by: str, now: float) -> JobRow:
+    """No slot can be claimed from now on. The first pause counts: a second one changes neither `by` nor the time."""
+    return job if job.paused_at else replace(job, paused_at=now, paused_by=by[:LONGEST_BY])
+
+
+def resume(job: JobRow, *, now: float) -> JobRow:
+    """Slots can be claimed again, also those that came due meanwhile: the worker's `misfire_grace` decides on them."""
+    return replace(job, paused_at=0.0, paused_by="", resumed_at=now) if job.paused_at else job
 
 
 def retriable(run: RunRow, *, attempts: int) -> bool:
@@ -287,6 +310,9 @@ def job_view(name: str, row: JobRow, *, running: tuple[int, ...], now: float) ->
         last_failure_at=row.last_failure_at,
         last_error=row.last_error,
         running=running,
+        paused_at=row.paused_at,
+        paused_by=row.paused_by,
+        resumed_at=row.resumed_at,
     )
 
 

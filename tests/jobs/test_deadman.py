@@ -43,6 +43,18 @@ def test_a_job_without_a_rhythm_is_never_overdue() -> None:
     assert not health_of(view(rhythm=0.0, at=9_999_999.0)).overdue
 
 
+def test_a_paused_job_is_not_overdue_and_after_the_resume_it_has_its_whole_time() -> None:
+    assert not health_of(view(last_success_at=1_000.0, paused_at=1_100.0, at=9_000.0)).overdue
+    assert not health_of(view(last_success_at=1_000.0, resumed_at=8_900.0, at=9_100.0)).overdue
+    assert health_of(view(last_success_at=1_000.0, resumed_at=8_900.0, at=9_101.0)).overdue
+
+
+def test_the_workers_of_a_paused_job_are_not_gone() -> None:
+    assert deserted(view(at=9_000.0), misfire_grace=60.0)
+    assert not deserted(view(at=9_000.0, paused_at=1_001.0), misfire_grace=60.0)
+    assert not deserted(view(at=9_000.0, resumed_at=8_900.0), misfire_grace=60.0)
+
+
 def test_a_clock_that_went_back_alarms_nobody() -> None:
     assert health_of(view(last_success_at=5_000.0, at=1_000.0)).since == 0.0
 

@@ -170,6 +170,24 @@ def test_a_claim_that_is_cancelled_leaves_no_slot_that_runs() -> None:
     virtually(scenario)
 
 
+def test_a_firing_of_a_paused_job_is_missed_and_recorded_by_one_worker() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        workers = [ForeignSlots(fleet.worker().jobs) for _ in range(3)]
+        for worker in workers:
+            await worker.register("tick", SCHEDULE, Terms())
+        await fleet.workers[0].jobs.pause("tick", by="Ada")
+        await fleet.until(11)
+        answers = [await worker.run("tick", SCHEDULE, slot_at(10), nothing, Terms()) for worker in workers]
+        assert [isinstance(answer, Taken) for answer in answers] == [False, True, True]
+        assert (await fleet.history())[10].error == "the job is paused, by Ada"
+        await fleet.workers[0].jobs.resume("tick")
+        await fleet.until(21)
+        await workers[0].run("tick", SCHEDULE, slot_at(20), nothing, Terms())
+        assert await fleet.outcomes() == {10: "missed", 20: "completed"}
+
+    virtually(scenario)
+
+
 def test_a_job_that_was_forgotten_misses_a_slot_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(fleet: Fleet) -> None:
         worker = fleet.worker()

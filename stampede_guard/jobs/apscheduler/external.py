@@ -25,6 +25,7 @@ from stampede_guard.jobs.messages import (
     Ending,
     JobView,
     Outdated,
+    Paused,
     Registration,
     Taken,
 )
@@ -133,10 +134,8 @@ class ForeignSlots:
             # This worker's clock is ahead of the back end's. The slot begins by the back end's clock.
             await part.pause(answer.remaining)
             asked_at, answer = await self._answered(part, runs, claim, timeout)
-        if isinstance(answer, Outdated):
-            return await self._refused(runs, registration, slot, answer, timeout)
         if not isinstance(answer, Claimed):
-            return answer
+            return await self._not_claimed(runs, registration, slot, answer, timeout)
         if late > terms.misfire_grace or skipped:
             why = f"it was fired {late:.1f} s late, misfire_grace={terms.misfire_grace:g} s"
             ending = Ending(outcome="skipped" if skipped else "missed", error=skipped or why)
@@ -212,6 +211,16 @@ class ForeignSlots:
                 registration.schedule,
             )
 
+    async def _not_claimed(
+        self, runs: RunBackend, registration: Registration, slot: int, answer: ClaimAnswer, timeout: float
+    ) -> Ending | Taken:
+        if isinstance(answer, Outdated):
+            return await self._refused(runs, registration, slot, answer, timeout)
+        if isinstance(answer, Paused):
+            return await self._paused(runs, registration.job, slot, answer, timeout)
+        assert isinstance(answer, Taken)
+        return answer
+
     async def _refused(
         self, runs: RunBackend, registration: Registration, slot: int, answer: Outdated, timeout: float
     ) -> Taken:
@@ -225,6 +234,16 @@ class ForeignSlots:
         await runs.record(registration.job, slots=[slot], outcome="missed", error=why, timeout=timeout)
         log.error("job %s, slot %s: missed: %s", registration.job, moment(slot).isoformat(), why)
         return Taken("missed")
+
+    async def _paused(
+        self, runs: RunBackend, job: str, slot: int, answer: Paused, timeout: float
+    ) -> Ending | Taken:
+        """The other scheduler does not fire again for this slot, so it is missed. The first worker records it."""
+        why = f"the job is paused, by {answer.by}"
+        if not await runs.record(job, slots=[slot], outcome="missed", error=why, timeout=timeout):
+            return Taken("missed")
+        log.warning("job %s, slot %s: missed: %s", job, moment(slot).isoformat(), why)
+        return Ending(outcome="missed", error=why)
 
     # --- the slot
 

@@ -111,6 +111,14 @@ class MemoryRuns:
         return answer
 
     @_alone
+    async def pause(self, job: str, *, by: str, timeout: float = 0.0) -> JobView | None:
+        return self._changed(job, lambda row, now: rules.pause(row, by=by, now=now))
+
+    @_alone
+    async def resume(self, job: str, *, timeout: float = 0.0) -> JobView | None:
+        return self._changed(job, lambda row, now: rules.resume(row, now=now))
+
+    @_alone
     async def beat(
         self, job: str, *, slot: int, run: str, alive_for: float, token: int, timeout: float = 0.0
     ) -> bool:
@@ -233,6 +241,13 @@ class MemoryRuns:
 
     async def aclose(self) -> None:
         """There is nothing to close."""
+
+    def _changed(self, job: str, change: Callable[[rules.JobRow, float], rules.JobRow]) -> JobView | None:
+        known, now = self._jobs.get(job), self._clock()
+        if known is None:
+            return None
+        known.row = change(known.row, now)
+        return rules.job_view(job, known.row, running=known.running(), now=now)
 
     @staticmethod
     def _keep(known: _JobState, job: rules.JobRow | None, run: rules.RunRow | None) -> None:

@@ -62,6 +62,17 @@ class RunBackend(Protocol):
     async def claim(self, claim: Claim, *, timeout: float) -> ClaimAnswer:
         """Take a slot, or learn its state. If the worker that has the slot vanished, its run is marked as abandoned."""
 
+    async def pause(self, job: str, *, by: str, timeout: float) -> JobView | None:
+        """Let no claim take a slot, in the whole fleet, until `resume`. Returns the job; None = it is not known.
+
+        A claim that is answered after this call returned starts nothing, unless it is by hand or repeats an earlier
+        claim. Runs that go on are not interrupted. The pause survives restarts of workers and new schedules; `forget`
+        ends it. A second pause changes nothing. `by`: who pauses it, for people; cut to 200 characters.
+        """
+
+    async def resume(self, job: str, *, timeout: float) -> JobView | None:
+        """End the pause. Returns the job; None = it is not known. Without a pause nothing changes."""
+
     async def beat(
         self, job: str, *, slot: int, run: str, alive_for: float, token: int, timeout: float
     ) -> bool:

@@ -7,6 +7,7 @@ wait. If a claim is too early by the back end's clock, the worker learns that an
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, assert_never
@@ -27,6 +28,7 @@ from stampede_guard.jobs.messages import (
     JobView,
     Outcome,
     Outdated,
+    Paused,
     Taken,
 )
 from stampede_guard.jobs.reporting import log
@@ -42,6 +44,7 @@ LONGEST_PAUSE = 5.0
 """The longest pause, in seconds, between two requests to a back end that is away."""
 SHORTEST_LOOK = 1.0
 """The shortest pause, in seconds, between two looks at a schedule that other workers follow."""
+PAUSED = "the job was paused"
 LOOK_JITTER = 0.25
 """Jitter: the pause between two looks is up to this share shorter, at random."""
 
@@ -62,6 +65,8 @@ class Follower:
     ) -> None:
         self.job = job
         self.outdated = ""
+        self.paused = False
+        """What the last answer said. A claim decides; this is for the log and the history."""
         self.looked = asyncio.Event()
         """Set after the first look: the back end knows the job. Tests and start-up code wait for it."""
         self._client = client
@@ -120,6 +125,7 @@ class Follower:
 
     async def _look(self) -> float:
         """Handle the due slots. Returns the seconds until the next look."""
+        was_paused = self.paused
         if self._since is None:
             self._looks.join(self._asker)
             if self._looks.shared:
@@ -138,20 +144,28 @@ class Follower:
             coalesce=terms.coalesce,
         )
         if not self.outdated:
-            await self._record(
-                found.missed, "missed", f"no worker was there within misfire_grace={terms.misfire_grace:g} s"
-            )
+            late = f"no worker was there within misfire_grace={terms.misfire_grace:g} s"
             into = moment(found.run[-1]).isoformat() if found.run else "a later one"
-            await self._record(found.coalesced, "missed", f"coalesced into {into}")
+            paused = PAUSED if was_paused or self.paused else ""
+            await self._record(found.missed, "missed", paused or late)
+            await self._record(found.coalesced, "missed", paused or f"coalesced into {into}")
             for slot in found.run:
                 early = await self._claim(slot)
                 if early is not None:
                     # At most until the next look at the back end's clock: a clock that was set back may be corrected.
                     return max(0.0, min(early, self._sweep_at - self._part.world.now()))
+                if self._since < slot:
+                    # The job is paused. Try this slot again with the next one, and at the next look: then the job may
+                    # have been resumed.
+                    return self._until(self.job.schedule.after(int(self.now() * 1000)))
         self._since = max(self._since, found.looked_to)
+        return self._until(found.following)
+
+    def _until(self, slot: int | None) -> float:
+        """Seconds until this slot, or until the next look if that comes first."""
         until = self._sweep_at - self._part.world.now()
-        if found.following is not None:
-            until = min(until, found.following / 1000 - self.now() + SPREAD * self._part.world.draw())
+        if slot is not None:
+            until = min(until, slot / 1000 - self.now() + SPREAD * self._part.world.draw())
         return max(0.0, until)
 
     def _learn(self, view: JobView, answered_at: float | None = None) -> None:
@@ -181,6 +195,14 @@ class Follower:
             # Begin at the last known slot, not now: some slots since then may have no outcome yet.
             self._since = min(self._since, max(view.last_slot, int(view.scheduled_at * 1000)))
         self.outdated = outdated
+        self._tell_paused(bool(view.paused_at), view.paused_by)
+
+    def _tell_paused(self, paused: bool, by: str) -> None:
+        if paused and not self.paused:
+            log.warning("job %s: paused by %s; no slot starts until it is resumed", self._full, by)
+        elif self.paused and not paused:
+            log.warning("job %s: resumed", self._full)
+        self.paused = paused
 
     async def _sweep(self) -> None:
         """Tell the back end that this worker lives, and find vanished runs.
@@ -240,11 +262,14 @@ class Follower:
             self._full, slots=slots, outcome=outcome, error=why, timeout=self._timeout
         )
         if recorded:
-            log.error("job %s: %d slots %s: %s", self._full, recorded, outcome, why)
+            level = logging.INFO if why == PAUSED else logging.ERROR
+            log.log(level, "job %s: %d slots %s: %s", self._full, recorded, outcome, why)
+        for slot in slots:
+            self._claims.pop(slot, None)
         self._since = max(self._since or 0, slots[-1])
 
     async def _claim(self, slot: int, *, again: bool = False) -> float | None:
-        """Seconds until the slot begins if this worker is early; None if the slot is handled."""
+        """Seconds until the slot begins if this worker is early; None if the slot is handled, or the job is paused."""
         # 1. this worker sends the claim, 2. it is stopped, or follows another schedule, 3. it gets the slot, and no
         # worker runs it. So wait for the answer and handle it first; the request has a time-out.
         work = self._part.begin(self._dealt_with(slot, again=again), name=f"claims a slot of {self._full}")
@@ -283,25 +308,19 @@ class Follower:
             self._learn(await self._runs.register(self._registration, timeout=self._timeout))
             if (early := slot / 1000 - self.now()) > 0:
                 return early
+        if isinstance(answer, Paused):
+            # Keep the claim's id: an earlier request without an answer may still take the slot after the resume.
+            self._tell_paused(True, answer.by)
+            return None
         del self._claims[slot]
         self._since = max(self._since or 0, slot)
         match answer:
             case Claimed(late=late):
+                self._tell_paused(False, "")
                 if late > self.job.terms.misfire_grace and not again:
                     await self._too_late(slot, run, late)
                 else:
-                    self._begin(
-                        Execution(
-                            self._client,
-                            self._part,
-                            self._runs,
-                            self.job,
-                            slot=slot,
-                            run=run,
-                            claimed=answer,
-                            asked_at=asked_at,
-                        )
-                    )
+                    self._run(slot, run, answer, asked_at)
             case Taken():
                 pass
             case Outdated(""):
@@ -313,6 +332,20 @@ class Follower:
             case _:
                 assert_never(answer)
         return None
+
+    def _run(self, slot: int, run: str, claimed: Claimed, asked_at: float) -> None:
+        self._begin(
+            Execution(
+                self._client,
+                self._part,
+                self._runs,
+                self.job,
+                slot=slot,
+                run=run,
+                claimed=claimed,
+                asked_at=asked_at,
+            )
+        )
 
     async def _too_late(self, slot: int, run: str, late: float) -> None:
         why = f"its worker was {late:.1f} s late, misfire_grace={self.job.terms.misfire_grace:g} s"

@@ -20,7 +20,8 @@ PATIENCE = 2.0
 class JobHealth:
     """`since`: seconds since the last success, or since registration if the job never succeeded.
 
-    `allowed`: the greatest `since` that is not overdue. 0 = the job has no rhythm, so it is never overdue.
+    `allowed`: the greatest `since` that is not overdue. 0 = the job has no rhythm, so it is never overdue. A paused job
+    is not overdue either; after a resume, the seconds since then count.
     """
 
     job: str
@@ -41,7 +42,7 @@ def health_of(view: JobView) -> JobHealth:
         0.0, view.at - max(view.last_success_at, view.registered_at if not view.last_success_at else 0.0)
     )
     allowed = view.rhythm * PATIENCE
-    late = 0.0 < allowed < since
+    late = not view.paused_at and 0.0 < allowed < min(since, view.at - view.resumed_at)
     return JobHealth(
         view.job, late, since, allowed, bool(view.last_success_at), view.last_error if late else ""
     )
@@ -54,6 +55,6 @@ def overdue(views: Iterable[JobView]) -> list[JobHealth]:
 
 
 def deserted(view: JobView, *, misfire_grace: float) -> bool:
-    """Whether its workers are gone: no slot had an outcome for as long as makes a job overdue."""
-    quiet = view.at - max(view.last_slot / 1000, view.scheduled_at)
-    return bool(view.rhythm) and quiet > view.rhythm * PATIENCE + misfire_grace
+    """Whether its workers are gone: no slot had an outcome for as long as makes a job overdue, and it is not paused."""
+    quiet = view.at - max(view.last_slot / 1000, view.scheduled_at, view.resumed_at)
+    return bool(view.rhythm) and not view.paused_at and quiet > view.rhythm * PATIENCE + misfire_grace

@@ -16,6 +16,7 @@ from stampede_guard.jobs.keeping import OPERATOR_TIMEOUT
 from stampede_guard.jobs.messages import JobView, Outcome, Registration, RunView
 from stampede_guard.leases import checks
 from stampede_guard.leases.client import Leases
+from stampede_guard.leases.owner import called
 from stampede_guard.options import ALL, takes_options
 
 __all__ = ["JobRecords"]
@@ -76,6 +77,33 @@ class JobRecords:
     def app(self, *, allow: Allow | None = None) -> JobsApp:
         """An ASGI application that shows all this as JSON. It answers 403 unless `allow(scope)` returns True."""
         return JobsApp(self, allow)
+
+    @takes_options("jobs.pause", own=("by",))
+    async def pause(self, name: str, *, by: str = "") -> JobView:
+        """Pause the job in the whole fleet: no slot starts from the return of this call until `resume`.
+
+        Runs that go on are not interrupted, and `run_now` still works. `by`: who pauses it, for people; by default this
+        process. A second pause changes nothing. A paused job is never overdue. After the resume, slots that came due
+        meanwhile are treated like those of an outage: within `misfire_grace` they run, and with `coalesce` only the
+        latest; the others are `missed`. Raises `Misuse` for a job that no worker registered, and `StoreError` if the
+        back end is away: then the job may be paused or not.
+        """
+        if not isinstance(by, str):
+            raise Misuse(f"by={by!r}: write the name of the person who pauses it")
+        who = by or called(self.leases.part().owner)
+        return self._found(
+            name, await self.runs().pause(self.leases.full(name), by=who, timeout=OPERATOR_TIMEOUT)
+        )
+
+    async def resume(self, name: str) -> JobView:
+        """End the pause of a job. A job that is not paused stays as it is. Raises what `pause` raises."""
+        return self._found(name, await self.runs().resume(self.leases.full(name), timeout=OPERATOR_TIMEOUT))
+
+    @staticmethod
+    def _found(name: str, view: JobView | None) -> JobView:
+        if view is None:
+            raise Misuse(f"no worker ever registered a job {name!r}")
+        return view
 
     async def forget(self, name: str) -> bool:
         """Delete a job that no longer exists, with its history. Otherwise it would stay overdue for ever."""

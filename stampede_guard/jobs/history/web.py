@@ -129,6 +129,8 @@ class JobsApp:
             "last_failure": _time(view.last_failure_at),
             "last_error": view.last_error or None,
             "overdue": health.overdue,
+            "paused": _time(view.paused_at),
+            "paused_by": view.paused_by or None,
         }
 
 

@@ -62,8 +62,22 @@ CREATE TABLE IF NOT EXISTS stampede_guard.jobs (
     last_success_at timestamptz,
     last_success_began timestamptz,
     last_failure_at timestamptz,
-    last_error text NOT NULL DEFAULT ''
+    last_error text NOT NULL DEFAULT '',
+    -- A job with `paused_at` is paused: no claim takes a slot of it.
+    paused_at timestamptz,
+    paused_by text NOT NULL DEFAULT '',
+    resumed_at timestamptz
 ) WITH (fillfactor = 50);
+
+DO $$ BEGIN
+    IF NOT EXISTS (
+        SELECT FROM pg_attribute WHERE attrelid = 'stampede_guard.jobs'::regclass AND attname = 'resumed_at'
+    ) THEN
+        ALTER TABLE stampede_guard.jobs
+            ADD COLUMN IF NOT EXISTS paused_at timestamptz, ADD COLUMN IF NOT EXISTS paused_by text NOT NULL DEFAULT '',
+            ADD COLUMN IF NOT EXISTS resumed_at timestamptz;
+    END IF;
+END $$;
 
 -- One row per slot: running, or with its one outcome. `outcome` = '': a claim is about to follow; the same as no row.
 CREATE TABLE IF NOT EXISTS stampede_guard.runs (

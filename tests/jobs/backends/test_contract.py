@@ -13,10 +13,10 @@ import pytest
 from redis.asyncio.cluster import RedisCluster
 
 from bench.herd.valkey import ValkeyServer
-from stampede_guard.errors import Misuse
+from stampede_guard.errors import Misuse, StoreRefused
 from stampede_guard.jobs.backends import runs_of
 from stampede_guard.jobs.backends.protocol import RunBackend
-from stampede_guard.jobs.messages import Claim, Claimed, Ending, Outdated, Registration, Taken
+from stampede_guard.jobs.messages import Claim, Claimed, Ending, Outdated, Paused, Registration, Taken
 from stampede_guard.leases.memory import LeaseRows, MemoryBackend
 from stampede_guard.leases.postgres.backend import PostgresBackend
 from stampede_guard.leases.redis.backend import RedisBackend
@@ -85,6 +85,40 @@ async def test_of_many_who_claim_a_slot_at_once_one_has_it(workers: list[RunBack
         )
         assert sum(isinstance(answer, Claimed) for answer in answers) == 1
         assert answers.count(Taken("running")) == len(answers) - 1
+
+
+async def claims_until(paused: asyncio.Event, worker: RunBackend, job: str, before: int) -> list[bool]:
+    """Claim one slot after the other. Returns whether each was taken. After the pause it claims once more."""
+    taken: list[bool] = []
+    over = False
+    while not over:
+        over = paused.is_set()
+        asked = claim(job, before - len(taken), uuid.uuid4().hex)
+        answer = await worker.claim(asked, timeout=LONG)
+        assert isinstance(answer, Paused if over else Claimed | Paused), answer
+        taken.append(isinstance(answer, Claimed))
+        await asyncio.sleep(0)
+    return taken
+
+
+async def test_no_claim_takes_a_slot_after_the_answer_to_a_pause(workers: list[RunBackend], job: str) -> None:
+    await workers[0].register(registration(job), timeout=LONG)
+
+    async def pauses(paused: asyncio.Event) -> None:
+        await workers[-1].pause(job, by="Ada", timeout=LONG)
+        paused.set()
+
+    for number in range(20):
+        paused = asyncio.Event()
+        claiming = [
+            claims_until(paused, worker, job, slot_ago(3_600 * (number + 1) + 600 * index))
+            for index, worker in enumerate(workers[:-1])
+        ]
+        *found, _ = await asyncio.gather(*claiming, pauses(paused))
+        for taken in found:
+            # Those from before the pause, then none.
+            assert taken == sorted(taken, reverse=True)
+        await workers[0].resume(job, timeout=LONG)
 
 
 async def test_a_claim_and_a_record_at_once_are_one_outcome(workers: list[RunBackend], job: str) -> None:
@@ -282,6 +316,25 @@ class TestInATransaction:
         finally:
             await user.close()
             await backend.aclose()
+
+
+async def test_tables_of_before_the_pause_are_completed_and_keep_their_jobs(
+    postgres_url: str, job: str
+) -> None:
+    backend = PostgresBackend.from_url(postgres_url, schema="before_pauses")
+    try:
+        await backend.create_schema()
+        runs = runs_of(backend)
+        await runs.register(registration(job), timeout=LONG)
+        older = "ALTER TABLE before_pauses.jobs DROP paused_at, DROP paused_by, DROP resumed_at"
+        await backend.room.fetch(older, timeout=LONG)
+        with pytest.raises(StoreRefused, match="create_schema"):
+            await runs.view(job, timeout=LONG)
+        await backend.create_schema()
+        view = await runs.pause(job, by="Ada", timeout=LONG)
+        assert view is not None and view.paused_by == "Ada"
+    finally:
+        await backend.aclose()
 
 
 async def test_a_row_that_was_made_for_a_claim_while_its_slot_was_pruned_is_not_claimed(

@@ -18,6 +18,7 @@ from stampede_guard.jobs.messages import (
     Ending,
     JobView,
     Outdated,
+    Paused,
     Registration,
     RunView,
     Taken,
@@ -91,6 +92,12 @@ class Steps:
 
     async def prune(self, keep: int, older_than: float = 0.0) -> int:
         return await self.backend.prune(self.job, keep=keep, older_than=older_than, timeout=LONG)
+
+    async def pause(self, by: str = "ops") -> JobView | None:
+        return await self.backend.pause(self.job, by=by, timeout=LONG)
+
+    async def resume(self) -> JobView | None:
+        return await self.backend.resume(self.job, timeout=LONG)
 
     async def view(self) -> JobView:
         view = await self.backend.view(self.job, timeout=LONG)
@@ -453,3 +460,74 @@ class TestHistory:
         assert await read(before=steps.slot(-20)) == [-30, -40]
         assert await read(outcomes=["missed"], limit=1) == [-20]
         assert await read(outcomes=["missed", "skipped"], before=steps.slot(-30)) == [-40]
+
+
+class TestPauses:
+    async def test_of_a_paused_job_nothing_is_claimed_until_it_is_resumed(self, steps: Steps) -> None:
+        await steps.register()
+        await steps.pause("Ada")
+        assert await steps.claim(0) == Paused("Ada")
+        assert await steps.outcomes() == {}
+        await steps.resume()
+        await steps.claimed(0)
+
+    async def test_a_run_goes_on_and_its_repeated_claim_is_still_the_same(self, steps: Steps) -> None:
+        await steps.register()
+        await steps.claimed(0)
+        await steps.pause()
+        assert (await steps.claimed(0)).attempt == 1
+        assert await steps.beat(0)
+        assert await steps.finish(0, "completed")
+
+    async def test_by_hand_it_runs(self, steps: Steps) -> None:
+        await steps.register()
+        await steps.pause()
+        await steps.claimed(0, by_hand=True)
+
+    async def test_an_abandoned_run_is_tried_again_after_the_resume_only(self, steps: Steps) -> None:
+        await steps.register()
+        await steps.claimed(0, attempts=2, alive_for=10.0)
+        await steps.pause()
+        await steps.pass_time(11)
+        assert await steps.claim(0, "b", attempts=2) == Taken("abandoned")
+        await steps.resume()
+        assert (await steps.claimed(0, "b", attempts=2)).attempt == 2
+
+    async def test_slots_of_a_paused_job_can_be_recorded_as_missed(self, steps: Steps) -> None:
+        await steps.register()
+        await steps.pause()
+        assert await steps.record(0) == 1
+        assert await steps.claim(0) == Taken("missed")
+
+    async def test_the_first_pause_counts(self, steps: Steps) -> None:
+        await steps.register()
+        first = await steps.pause("x" * 300)
+        assert first is not None
+        await steps.pass_time(5)
+        second = await steps.pause("another")
+        assert second is not None
+        assert (second.paused_at, second.paused_by) == (first.paused_at, "x" * 200)
+
+    async def test_it_survives_another_schedule_and_not_the_job(self, steps: Steps) -> None:
+        await steps.register()
+        await steps.pause()
+        assert (await steps.register("g")).paused_by == "ops"
+        assert await steps.claim(0, fingerprint="g") == Paused("ops")
+        await steps.backend.forget(steps.job, timeout=LONG)
+        assert not (await steps.register()).paused_at
+
+    async def test_a_resume_is_noted_once(self, steps: Steps) -> None:
+        await steps.register()
+        before = await steps.resume()
+        assert before is not None and not before.resumed_at
+        await steps.pause()
+        after = await steps.resume()
+        assert after is not None and (after.paused_at, after.paused_by) == (0.0, "")
+        assert after.resumed_at == SOON(after.at, abs=1)
+        await steps.pass_time(5)
+        again = await steps.resume()
+        assert again is not None and again.resumed_at == after.resumed_at
+
+    async def test_an_unknown_job_cannot_be_paused(self, steps: Steps) -> None:
+        assert await steps.pause() is None
+        assert await steps.resume() is None

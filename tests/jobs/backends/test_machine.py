@@ -145,6 +145,14 @@ class Machine(RuleBasedStateMachine):
             lambda backend: backend.record(self.job, slots=wanted, outcome=outcome, error=error, timeout=LONG)
         )
 
+    @rule(by=st.sampled_from(["Ada", LONGEST]))
+    def pauses(self, by: str) -> None:
+        self.alike(lambda backend: backend.pause(self.job, by=by, timeout=LONG))
+
+    @rule()
+    def resumes(self) -> None:
+        self.alike(lambda backend: backend.resume(self.job, timeout=LONG))
+
     @rule()
     def sweeps(self) -> None:
         def in_order(views: Any) -> Any:

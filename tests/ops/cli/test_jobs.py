@@ -103,6 +103,22 @@ def test_a_job_is_run_by_hand(operator: Operator, tmp_path: Path) -> None:
         assert (told.code, why in told.err) == (2, True)
 
 
+async def test_a_job_is_paused_and_resumed(operator: Operator, jobs: Jobs, tmp_path: Path) -> None:
+    told = await operator.call("jobs", "pause", "sync", "--by", "Ada [of ops]")
+    assert (told.code, "sync: paused by Ada [of ops], " in told.out) == (0, True)
+    assert "paused by Ada [of ops]" in (await operator.call("jobs", "list")).out
+    (tmp_path / "program_of_jobs.py").write_text(PROGRAM)
+    here = {"PYTHONPATH": str(tmp_path)}
+    told = operator.run("jobs", "run", "program_of_jobs:jobs", "sync", **here)
+    assert (told.code, told.out) == (1, "sync: failed: PermissionError: 401\n")
+    assert "sync is paused by Ada [of ops]" in told.err
+    told = await operator.call("jobs", "resume", "sync", "--json")
+    assert (told.json["paused_at"], told.json["resumed_at"] > 0) == (0.0, True)
+    assert "paused" not in (await operator.call("jobs", "list")).out
+    told = await operator.call("jobs", "pause", "nobody")
+    assert (told.code, "no worker ever registered a job 'nobody'" in told.err) == (2, True)
+
+
 async def test_a_check_that_watches_nothing_is_not_well(operator: Operator) -> None:
     told = await operator.call("jobs", "check", "--namespace", "shpo")
     assert (told.code, "no worker ever registered a job in namespace 'shpo'" in told.out) == (1, True)

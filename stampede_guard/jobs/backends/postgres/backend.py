@@ -19,6 +19,7 @@ from stampede_guard.jobs.messages import (
     JobView,
     Outcome,
     Outdated,
+    Paused,
     PollAnswer,
     Registration,
     RunView,
@@ -96,7 +97,9 @@ class PostgresRuns:
                 row = await connection.fetchrow(self._sql.claim, _ms(timeout), claim.job, claim.slot, *args)
                 if row is not None:
                     return _answer(row)
-                job = await connection.fetchrow(self._sql.make, claim.job, claim.slot, claim.fingerprint)
+                job = await connection.fetchrow(
+                    self._sql.make, claim.job, claim.slot, claim.fingerprint, claim.by_hand
+                )
                 if job is None:
                     return Outdated("")
                 if job["fingerprint"] != claim.fingerprint:
@@ -105,12 +108,22 @@ class PostgresRuns:
                     return Early(job["remaining"])
                 if claim.slot <= job["pruned_to"]:
                     return Taken("missed")
+                if job["refused"]:
+                    return Paused(job["paused_by"])
             raise StoreRefused(
                 f"the rows of {claim.job!r} disappear as soon as they are made: which program deletes rows of runs?"
             )
 
         answer: ClaimAnswer = await self._room.use(step, timeout=timeout)
         return answer
+
+    async def pause(self, job: str, *, by: str, timeout: float) -> JobView | None:
+        rows = await self._room.fetch(self._sql.pause, job, by, timeout=timeout)
+        return _job(rows[0]) if rows else None
+
+    async def resume(self, job: str, *, timeout: float) -> JobView | None:
+        rows = await self._room.fetch(self._sql.resume, job, timeout=timeout)
+        return _job(rows[0]) if rows else None
 
     async def beat(
         self, job: str, *, slot: int, run: str, alive_for: float, token: int, timeout: float
@@ -222,6 +235,8 @@ def _answer(row: Any) -> ClaimAnswer:
             return Early(-row["late"])
         case "outdated":
             return Outdated(row["schedule"])
+        case "paused":
+            return Paused(row["paused_by"])
         case "forgotten":
             return Taken("missed")
     return Taken(row["outcome"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stampede_guard.jobs.rules import LONGEST_ERROR, VANISHED
+from stampede_guard.jobs.rules import LONGEST_BY, LONGEST_ERROR, VANISHED
 
 __all__ = ["JobStatements"]
 
@@ -21,6 +21,8 @@ _VIEW = """name, schedule, fingerprint, rhythm, version, extract(epoch FROM regi
     extract(epoch FROM seen_at)::float8 AS seen_at, seen_for,
     last_slot, coalesce(extract(epoch FROM last_success_at)::float8, 0) AS last_success_at,
     coalesce(extract(epoch FROM last_failure_at)::float8, 0) AS last_failure_at, last_error,
+    coalesce(extract(epoch FROM paused_at)::float8, 0) AS paused_at, paused_by,
+    coalesce(extract(epoch FROM resumed_at)::float8, 0) AS resumed_at,
     ARRAY(SELECT slot FROM {schema}.runs WHERE job = name AND outcome = 'running' ORDER BY slot) AS running"""
 
 _SCHEDULED = """
@@ -104,14 +106,16 @@ WITH job AS MATERIALIZED (
 ), made AS (
     INSERT INTO {schema}.runs (job, slot)
     SELECT name, $2::bigint FROM job WHERE fingerprint = $3 AND $2 <= now_ms AND $2 > pruned_to
+        AND (paused_at IS NULL OR $4::bool)
     ON CONFLICT (job, slot) DO NOTHING
 )
-SELECT schedule, fingerprint, pruned_to, ($2 - now_ms)::float8 / 1000 AS remaining FROM job"""
+SELECT schedule, fingerprint, pruned_to, ($2 - now_ms)::float8 / 1000 AS remaining,
+    paused_at IS NOT NULL AND NOT $4 AS refused, paused_by FROM job"""
 
 _LOCKED = """
 WITH seen AS MATERIALIZED (
     SELECT r.*, j.name, j.schedule, j.fingerprint, j.pruned_to, j.last_slot, j.last_success_at,
-        j.last_success_began, j.last_failure_at, j.last_error
+        j.last_success_began, j.last_failure_at, j.last_error, j.paused_at, j.paused_by
     FROM {schema}.jobs AS j JOIN {schema}.runs AS r ON r.job = j.name {patience}
     WHERE j.name = {job} AND r.slot = {slot} FOR UPDATE OF j, r
 ), timed AS MATERIALIZED (
@@ -120,7 +124,8 @@ WITH seen AS MATERIALIZED (
 
 _CLAIM = """, judged AS MATERIALIZED (
     SELECT *, extract(epoch FROM now) * 1000 - slot AS late_ms, outcome = 'running' AND now >= alive_until AS lapses,
-        fingerprint = $5 AND slot <= extract(epoch FROM now) * 1000 AS counts
+        fingerprint = $5 AND slot <= extract(epoch FROM now) * 1000 AS counts,
+        paused_at IS NOT NULL AND NOT $9::bool AS refused
     FROM timed
 ), decided AS MATERIALIZED (
     SELECT *, CASE
@@ -128,8 +133,9 @@ _CLAIM = """, judged AS MATERIALIZED (
             WHEN NOT counts THEN 'early'
             WHEN outcome = 'running' AND run = $4 THEN 'again'
             WHEN outcome = '' AND slot <= pruned_to THEN 'forgotten'
+            WHEN outcome = '' AND refused THEN 'paused'
             WHEN outcome = '' THEN 'claimed'
-            WHEN (outcome = 'abandoned' OR lapses) AND attempt < least(attempts, $8::int) THEN 'claimed'
+            WHEN NOT refused AND (outcome = 'abandoned' OR lapses) AND attempt < least(attempts, $8::int) THEN 'claimed'
             WHEN lapses THEN 'lapsed'
             ELSE 'taken'
         END AS verdict
@@ -158,10 +164,26 @@ _CLAIM = """, judged AS MATERIALIZED (
         last_error = CASE WHEN lapses THEN '{vanished}' ELSE d.last_error END
     FROM decided AS d WHERE j.name = d.name AND verdict IN ('claimed', 'lapsed')
 )
-SELECT done.verdict, done.outcome, done.attempt, d.schedule, d.late_ms::float8 / 1000 AS late,
+SELECT done.verdict, done.outcome, done.attempt, d.schedule, d.paused_by, d.late_ms::float8 / 1000 AS late,
     coalesce(extract(epoch FROM d.last_success_at)::float8, 0) AS last_success_at,
     coalesce(extract(epoch FROM d.last_success_began)::float8, 0) AS last_success_began
 FROM done, decided AS d"""
+
+_PAUSE = """
+WITH paused AS (
+    UPDATE {schema}.jobs SET paused_by = CASE WHEN paused_at IS NULL THEN left($2::text, {longest}) ELSE paused_by END,
+        paused_at = coalesce(paused_at, clock_timestamp())
+    WHERE name = $1 RETURNING *
+)
+SELECT """
+
+_RESUME = """
+WITH resumed AS (
+    UPDATE {schema}.jobs SET resumed_at = CASE WHEN paused_at IS NULL THEN resumed_at ELSE clock_timestamp() END,
+        paused_at = NULL, paused_by = ''
+    WHERE name = $1 RETURNING *
+)
+SELECT """
 
 _BEAT = """
 UPDATE {schema}.runs SET
@@ -280,6 +302,8 @@ class JobStatements:
     take_over: str
     make: str
     claim: str
+    pause: str
+    resume: str
     beat: str
     finish: str
     finish_in: str
@@ -333,6 +357,8 @@ class JobStatements:
             take_over=text(_TAKE_OVER),
             make=text(_MAKE),
             claim=text(_LOCKED, patience=durable, job="$2", slot="$3") + text(_CLAIM),
+            pause=text(_PAUSE, _VIEW, " FROM paused", longest=str(LONGEST_BY)),
+            resume=text(_RESUME, _VIEW, " FROM resumed"),
             beat=text(_BEAT),
             # Durable: if a crash of the server lost this outcome, the run would count as vanished and might run again.
             finish=finish(durable, "$2", "$3", "$4", "$5::text", "$6::text", "$7", "$8"),

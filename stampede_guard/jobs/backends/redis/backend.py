@@ -28,12 +28,13 @@ from stampede_guard.jobs.messages import (
     JobView,
     Outcome,
     Outdated,
+    Paused,
     PollAnswer,
     Registration,
     RunView,
     Taken,
 )
-from stampede_guard.jobs.rules import LONGEST_ERROR, MOST_RUNS
+from stampede_guard.jobs.rules import LONGEST_BY, LONGEST_ERROR, MOST_RUNS
 from stampede_guard.leases.messages import Owner
 from stampede_guard.leases.redis.scripts import Scripts
 from stampede_guard.stores.connections.calls import Script
@@ -74,6 +75,8 @@ _FOLLOW = _script("follow")
 _TAKE_OVER = _script("take_over")
 _LOOK = _script("look", _keys_of_all)
 _CLAIM = _script("claim")
+_PAUSE = _script("pause")
+_RESUME = _script("resume")
 _BEAT = _script("beat")
 _FINISH = _script("finish")
 _RECORD = _script("record")
@@ -173,7 +176,17 @@ class RedisRuns:
                 return Taken(outcome.decode())  # type: ignore[arg-type]
             case [b"outdated", bytes(schedule)]:
                 return Outdated(_str(schedule))
+            case [b"paused", bytes(by)]:
+                return Paused(_str(by))
         raise StoreRefused("a script of the runs gave an answer of an unknown shape")
+
+    async def pause(self, job: str, *, by: str, timeout: float) -> JobView | None:
+        reply = await self._run(_PAUSE, job, name_bytes(by[:LONGEST_BY]), timeout=timeout)
+        return _job(job, reply) if reply else None
+
+    async def resume(self, job: str, *, timeout: float) -> JobView | None:
+        reply = await self._run(_RESUME, job, timeout=timeout)
+        return _job(job, reply) if reply else None
 
     async def beat(
         self, job: str, *, slot: int, run: str, alive_for: float, token: int, timeout: float
@@ -343,6 +356,8 @@ def _job(name: str, reply: list[bytes]) -> JobView:
         last_slot=int(found["last_slot"]),
         last_error=found["last_error"],
         running=tuple(sorted(map(int, reply[2:]))),
+        paused_by=found.get("paused_by", ""),
+        **{field: int(found.get(field, 0)) / 1e6 for field in ("paused_at", "resumed_at")},
         **{field: int(found[field]) / 1e6 for field in times},
     )
 

@@ -1,9 +1,10 @@
-"""`stampede-guard jobs list | history | run | check`: when jobs run, the results, and whether they are healthy."""
+"""`stampede-guard jobs list | history | run | pause | resume | check`: when jobs run, the results, and their health."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import socket
 import sys
 import traceback
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -36,6 +37,8 @@ def register(app: typer.Typer) -> None:
     app.command("list")(listed)
     app.command("history")(history)
     app.command("run")(run_now)
+    app.command("pause")(pause)
+    app.command("resume")(resume)
     app.command("check")(check)
     app.command("forget")(forget)
 
@@ -104,6 +107,9 @@ def run_now(
         known = _jobs_of(program)
         async with known.leases:
             try:
+                view = await known.view(name)
+                if view is not None and view.paused_at:
+                    typer.echo(f"{name} is {_paused(view)}, and stays so: only this one run starts", err=True)
                 ending = await known.run_now(name)
             finally:
                 # An interrupt ends the run, and not only the wait for it.
@@ -115,6 +121,45 @@ def run_now(
         return 0 if ending.outcome == "completed" else FAILED
 
     run(work, as_json=as_json)
+
+
+def pause(
+    name: Name,
+    by: Annotated[str, typer.Option("--by", help="Who pauses it, for the table.")] = "",
+    url: LeasesUrl = None,
+    namespace: Namespace = "default",
+    as_json: Json = False,
+) -> None:
+    """Pause a job in the whole fleet: no slot starts until `resume`. A run that goes on is not interrupted."""
+
+    async def work() -> int:
+        async with leases_at(url, namespace) as client:
+            view = await Jobs(client).pause(name, by=by or f"an operator on {socket.gethostname()}")
+        if as_json:
+            answer(_as_json(view))
+        else:
+            running = f"; {len(view.running)} still running" if view.running else ""
+            typer.echo(f"{name}: {_paused(view)}{running}")
+        return 0
+
+    run(work, url=url, as_json=as_json)
+
+
+def resume(
+    name: Name, url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json = False
+) -> None:
+    """End the pause of a job. What came due meanwhile runs if its `misfire_grace` allows that, else it is missed."""
+
+    async def work() -> int:
+        async with leases_at(url, namespace) as client:
+            view = await Jobs(client).resume(name)
+        if as_json:
+            answer(_as_json(view))
+        else:
+            typer.echo(f"{name}: not paused")
+        return 0
+
+    run(work, url=url, as_json=as_json)
 
 
 def check(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json = False) -> None:
@@ -167,6 +212,10 @@ def forget(
     run(work, url=url, as_json=as_json)
 
 
+def _paused(view: JobView) -> str:
+    return f"paused by {view.paused_by}, {_ago(view.paused_at, view.at)}"
+
+
 def _elsewhere(namespace: str) -> str:
     return f"in namespace {namespace!r} (another one: --namespace, or $STAMPEDE_GUARD_NAMESPACE)"
 
@@ -214,6 +263,8 @@ def _table(views: list[JobView], prefix: str) -> None:
     for view in views:
         health = health_of(view)
         told = Text("overdue", style="bold red") if health.overdue else Text("")
+        if view.paused_at:
+            told = Text(_paused(view), style="yellow")
         table.add_row(
             view.job.removeprefix(prefix),
             view.schedule,

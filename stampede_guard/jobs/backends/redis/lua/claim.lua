@@ -20,9 +20,11 @@ if ours(run, mine) then
   save_run(run)
   return {'claimed', text(run.attempt), late, text(job.last_success_at), text(job.last_success_began)}
 end
+-- Workers of an older version do not know this field, but they keep it.
+local refused = is_paused(job) and ARGV[7] ~= '1'
 if run then
   local lapsed = lapse(job, run)
-  if run.outcome ~= 'abandoned' or run.attempt >= math.min(run.attempts, tonumber(ARGV[6])) then
+  if refused or run.outcome ~= 'abandoned' or run.attempt >= math.min(run.attempts, tonumber(ARGV[6])) then
     if lapsed then
       save_run(run)
       save_job(job)
@@ -30,6 +32,8 @@ if run then
     return {'taken', run.outcome}
   end
   attempt = run.attempt + 1
+elseif refused then
+  return {'paused', job.paused_by}
 end
 save_run({
   slot = slot, run = mine, outcome = 'running', attempt = attempt, attempts = tonumber(ARGV[6]),

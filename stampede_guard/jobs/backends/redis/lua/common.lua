@@ -117,6 +117,11 @@ local function lapse(job, run)
   return true
 end
 
+-- Jobs that were never paused, and those of an older version, lack the fields of a pause.
+local function is_paused(job)
+  return (tonumber(job.paused_at) or 0) > 0
+end
+
 local function ours(run, mine)
   return run and run.run == mine and run.outcome == 'running'
 end
