@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from stampede_guard.core.asks import traceparent
 from stampede_guard.errors import Misuse
 from stampede_guard.events import Event, Hook
 
-__all__ = ["Hooks"]
+__all__ = ["Hooks", "Steps"]
 
 log = logging.getLogger("stampede_guard")
+
+Steps = Callable[[str, str, str, Mapping[str, object]], None]
 
 
 class Hooks:
@@ -22,8 +24,12 @@ class Hooks:
 
     `logs_herds`: one of the hooks writes a line for each herd (it has `logs_herds = True`). The guard then writes none.
 
+    `steps(kind, function, entry, details)`: while somebody watches the fleet, what flights do. None otherwise.
+
     A hook may have a method `traceparent(flight)`. `traceparent_of` calls it when this process publishes an outcome.
     """
+
+    steps: Steps | None = None
 
     def __init__(self, hooks: Iterable[Hook] = ()) -> None:
         self.any = False

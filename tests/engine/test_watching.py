@@ -15,10 +15,17 @@ from hypothesis import strategies as st
 
 from stampede_guard import StampedeGuard
 from stampede_guard.engine.hooks import Hooks
-from stampede_guard.engine.stats.happenings import MOST_HERD_LINES, MOST_WAITING, RARE, Happenings, hashed
+from stampede_guard.engine.stats.happenings import (
+    MOST_HERD_LINES,
+    MOST_WAITING,
+    RARE,
+    SAMPLED,
+    Happenings,
+    hashed,
+)
 from stampede_guard.engine.stats.hottest import Hottest
 from stampede_guard.engine.stats.watching import HOTTEST, Watching
-from stampede_guard.events import BreakerOpened, Computed, Fallback, Hit, Miss, TakenOver
+from stampede_guard.events import BreakerOpened, Computed, Fallback, Hit, Started, TakenOver
 from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.fleet.snapshot import HotEntry, snapshot
 from stampede_guard.ops.fleet.viewer import Viewer
@@ -89,7 +96,7 @@ def test_a_fault_names_its_process_and_hides_its_entry() -> None:
 
 def test_a_viewer_with_the_right_sees_names() -> None:
     happenings = Happenings(shows_names=True)
-    happenings(Miss("f", "shop:quality:7"))
+    happenings(Started("f", "shop:quality:7", "flight"))
     assert [one["key"] for one in told(happenings)] == ["shop:quality:7"]
 
 
@@ -104,15 +111,15 @@ def test_the_longest_line_is_read_whatever_its_letters_are() -> None:
 def test_storms_of_herds_leave_places_for_faults_and_say_what_is_missing() -> None:
     happenings = Happenings()
     for number in range(20 * MOST_WAITING):
-        happenings(Miss("f", f"entry {number}"))
+        happenings(Started("f", f"entry {number}", "flight"))
     for _ in range(2 * MOST_WAITING):
         happenings(TakenOver("f", "entry"))
     found = told(happenings)
-    assert sum(one["kind"] == "asked" for one in found) == MOST_HERD_LINES
+    assert sum(one["kind"] == "began" for one in found) == MOST_HERD_LINES
     assert sum(one["kind"] == "taken over" for one in found) == MOST_WAITING - MOST_HERD_LINES
     assert found[-1]["kind"] == "left out" and found[-1]["lines"] > MOST_WAITING
-    happenings(Miss("f", "entry"))
-    assert [one["kind"] for one in told(happenings)] == ["asked"]
+    happenings(Started("f", "other", "flight"))
+    assert [one["kind"] for one in told(happenings)] == ["began"]
 
 
 def test_all_processes_choose_the_same_entries_for_the_sample() -> None:
@@ -120,11 +127,25 @@ def test_all_processes_choose_the_same_entries_for_the_sample() -> None:
     for _ in range(2):
         happenings = Happenings()
         for number in range(RARE):
-            happenings(Miss("f", f"rare {number}"))
+            happenings(Started("f", f"rare {number}", "flight"))
         for number in range(600):
-            happenings(Miss("f", f"entry {number}"))
+            happenings(Started("f", f"entry {number}", "flight"))
         chosen.append({one["key"] for one in told(happenings)})
     assert chosen[0] == chosen[1] and RARE < len(chosen[0]) < RARE + 100
+
+
+def test_a_fault_outside_the_sample_brings_the_story_of_its_entry() -> None:
+    happenings = Happenings()
+    for number in range(RARE):
+        happenings.step("asked", "f", f"rare {number}", {})
+    outside = next(name for number in range(99) if int(hashed(name := f"entry {number}")[1:], 16) % SAMPLED)
+    happenings.step("asked", "f", outside, {"flight": "1"})
+    happenings.step("waits", "f", outside, {"flight": "1"})
+    happenings.step("asked", "f", f"{outside} of others", {"flight": "2"})
+    happenings(TakenOver("f", outside))
+    happenings.step("landed", "f", outside, {"flight": "1"})
+    kinds = [one["kind"] for one in told(happenings) if one["key"] == hashed(outside)]
+    assert kinds == ["asked", "waits", "taken over", "landed"]
 
 
 def test_what_other_programs_wrote_into_the_stream_is_ignored() -> None:
@@ -153,8 +174,9 @@ def test_without_a_viewer_there_is_no_hook() -> None:
     watching.switch(on=True)
     hooks.tell(Hit("f", "entry"))
     assert hooks.any and watching.take()["f"].hits == 1
+    assert hooks.steps is not None
     watching.switch(on=False)
-    assert not hooks.any
+    assert not hooks.any and hooks.steps is None
     hooks.tell(Hit("f", "entry"))
     assert watching.take() == {}
 

@@ -305,6 +305,8 @@ class Computation:
                 if self._runtime.hooks:
                     self._runtime.hooks.tell(LeaseLapsed(flight.plan.title, flight.name))
                 return
+            if held and (steps := self._runtime.hooks.steps) is not None:
+                steps("renewed", flight.plan.title, flight.name, {"flight": flight.id, "token": grant.token})
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(policy.lease_ttl / 3):
                     await self._renew_at_once.wait()

@@ -29,6 +29,7 @@ from stampede_guard.engine.flights.passengers import Passengers
 from stampede_guard.engine.flights.readonly import ask_without_writes
 from stampede_guard.engine.flights.reentry import Awaited
 from stampede_guard.engine.previous import Previous
+from stampede_guard.engine.stats.steps import tell_step
 from stampede_guard.engine.tags.checking import acquire, ask_again, believed, versions_before
 from stampede_guard.engine.tags.versions import tags_of
 from stampede_guard.engine.tasks import at_most, ended
@@ -99,6 +100,8 @@ class Flight:
         if isinstance(before.phase, Landed):
             return do.Keep()
         self.state, command = decide(before, event, self.plan.policy)
+        if self._runtime.hooks.steps is not None:
+            tell_step(self._runtime.hooks.steps, self, before, event, command)
         if self._logs_steps:
             # Names of types only: keys, values and errors may be secret.
             names = [type(part).__name__ for part in (before.phase, event, self.state.phase, command)]

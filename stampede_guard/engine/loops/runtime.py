@@ -165,6 +165,8 @@ class Runtime(Invalidating):
         )
         flight.place = place
         self.flights.add(flight)
+        if self.hooks.steps is not None:
+            self.hooks.steps("asked", plan.title, name, {"flight": flight.id, "what": kind})
         return flight
 
     def note_late(self, name: str, error: StoreError) -> None:
@@ -178,6 +180,9 @@ class Runtime(Invalidating):
         collapsed = flight.joined - 1
         if self.hooks.any and flight.passengers.collapsed:
             self.hooks.tell(Collapsed(flight.plan.title, flight.name, flight.passengers.collapsed))
+        if self.hooks.steps is not None:
+            told = {"flight": flight.id, "callers": flight.joined, "collapsed": flight.passengers.collapsed}
+            self.hooks.steps("landed", flight.plan.title, flight.name, told)
         if collapsed > 0 and not self.hooks.logs_herds:
             self.herds.landed(flight.plan.title, flight.joined)
 

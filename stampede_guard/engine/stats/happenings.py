@@ -2,9 +2,9 @@
 
 | kind | what | from the event |
 |---|---|---|
-| `asked` | a call found no fresh value | `Miss` |
+| `asked`, `landed` | a flight of one process begins, and ends | |
+| `granted`, `waits`, `woken`, `published` and others | its steps: `stampede_guard.engine.stats.steps` | |
 | `began`, `ended` | a computation | `Started`, `Computed` |
-| `woken` | a caller's wait is over | `Waited` |
 | `taken over`, `lapsed`, `fallback`, `timed out` | a fault | `TakenOver`, `LeaseLapsed`, `Fallback`, `TimedOut` |
 | `away`, `back` | the store, or a part of it | `BreakerOpened`, `BreakerClosed` |
 | `refused`, `recovered`, `not stored` | an answer of the store | `Refused`, `Recovered`, `NotStored` |
@@ -12,7 +12,8 @@
 | `job ended` | a slot of a job has its outcome | `JobEnded` |
 
 All processes choose the same entries for the sample, because the entry's hash decides. So a herd is recorded in all of
-its processes, or in none. Hits never appear.
+its processes, or in none. If an entry outside the sample has a fault, this process adds what its flights did before, as
+far as it remembers that. Hits never appear.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import collections
 import hashlib
 import json
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from stampede_guard.engine.threads.locks import PassableLock
 from stampede_guard.events import (
@@ -36,14 +37,12 @@ from stampede_guard.events import (
     LeaseLapsed,
     LeaseReleased,
     LeaseWon,
-    Miss,
     NotStored,
     Recovered,
     Refused,
     Started,
     TakenOver,
     TimedOut,
-    Waited,
 )
 from stampede_guard.values.forks import renew_in_children
 from stampede_guard.values.processplace import this_place
@@ -59,7 +58,10 @@ SAMPLED = 16
 RARE = 50
 """Lines about herds between two publications up to which herds are rare."""
 
-_HERD: dict[type[Event], str] = {Miss: "asked", Started: "began", Computed: "ended", Waited: "woken"}
+MOST_REMEMBERED = 300
+"""Lines about herds outside the sample that are kept in case of a fault."""
+
+_HERD: dict[type[Event], str] = {Started: "began", Computed: "ended"}
 _FAULT: dict[type[Event], str] = {
     TakenOver: "taken over",
     LeaseLapsed: "lapsed",
@@ -75,7 +77,7 @@ _FAULT: dict[type[Event], str] = {
     HoldLost: "lease lost",
     JobEnded: "job ended",
 }
-_DETAILS = ("seconds", "outcome", "error", "fallback", "what", "part", "kind", "why")
+_DETAILS = ("flight", "seconds", "outcome", "error", "fallback", "what", "part", "kind", "why")
 LONGEST_WORD = 200
 
 
@@ -84,15 +86,34 @@ def hashed(entry: str) -> str:
     return "#" + hashlib.blake2b(entry.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
+class _TimedLine(NamedTuple):
+    at: float
+    entry: str
+    what: dict[str, object]
+
+
+def _details(event: Event) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name in _DETAILS:
+        value = getattr(event, name, None)
+        if value not in (None, "", False):
+            word = "reason" if name == "kind" else name
+            found[word] = value[:LONGEST_WORD] if isinstance(value, str) else value
+    return found
+
+
 class Happenings:
     """A hook. `shows_names`: lines contain the names of entries instead of hashes. `clock` in seconds."""
 
     def __init__(self, *, shows_names: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self.shows_names = shows_names
         self._clock = clock
-        self._lines: collections.deque[tuple[float, dict[str, Any]]] = collections.deque()
+        self._lines: collections.deque[_TimedLine] = collections.deque()
         self._herd_lines = 0
         self._left_out = 0
+        self._outside: collections.deque[_TimedLine] = collections.deque(maxlen=MOST_REMEMBERED)
+        self._faulty: set[str] = set()
+        """Entries with a fault since the last publication."""
         self._lock = PassableLock()
         renew_in_children(self, "_lock", PassableLock)
         renew_in_children(self, "_lines", collections.deque)
@@ -100,46 +121,58 @@ class Happenings:
     def __call__(self, event: Event, /) -> None:
         kind = _HERD.get(type(event))
         if kind is not None:
-            self._tell_herd(kind, event)
+            self.step(kind, getattr(event, "function", ""), getattr(event, "entry", ""), _details(event))
         elif (fault := _FAULT.get(type(event))) is not None:
-            self._add(fault, event)
+            entry = getattr(event, "entry", "")
+            with self._lock:
+                if entry:
+                    self._recall(entry)
+                self._add(self._line(fault, getattr(event, "function", ""), entry, _details(event)))
 
-    def _tell_herd(self, kind: str, event: Event) -> None:
-        entry = getattr(event, "entry", "")
-        if self._herd_lines >= RARE and int(hashed(entry)[1:], 16) % SAMPLED:
-            return
-        if self._herd_lines >= MOST_HERD_LINES:
-            self._left_out += 1
-            return
-        self._herd_lines += 1
-        self._add(kind, event)
+    def step(self, kind: str, function: str, entry: str, details: Mapping[str, object]) -> None:
+        """What a flight does: see `Hooks.steps`."""
+        with self._lock:
+            line = self._line(kind, function, entry, details)
+            if (
+                entry not in self._faulty
+                and self._herd_lines >= RARE
+                and int(hashed(entry)[1:], 16) % SAMPLED
+            ):
+                self._outside.append(line)
+            elif self._herd_lines >= MOST_HERD_LINES:
+                self._left_out += 1
+            else:
+                self._herd_lines += 1
+                self._add(line)
 
-    def _add(self, kind: str, event: Event) -> None:
+    def _line(self, kind: str, function: str, entry: str, details: Mapping[str, object]) -> _TimedLine:
+        shown = entry[:LONGEST_WORD] if self.shows_names or not entry else hashed(entry)
+        what = {"kind": kind, "function": function[:LONGEST_WORD], "key": shown, **details}
+        return _TimedLine(self._clock(), entry, what)
+
+    def _recall(self, entry: str) -> None:
+        """A fault: what was remembered of this entry belongs to the story."""
+        if len(self._faulty) < MOST_HERD_LINES:
+            self._faulty.add(entry)
+        for line in [line for line in self._outside if line.entry == entry]:
+            self._outside.remove(line)
+            self._add(line)
+
+    def _add(self, line: _TimedLine) -> None:
         if len(self._lines) >= MOST_WAITING:
             self._left_out += 1
-            return
-        entry = getattr(event, "entry", "")
-        line: dict[str, Any] = {
-            "kind": kind,
-            "function": getattr(event, "function", "")[:LONGEST_WORD],
-            "key": entry[:LONGEST_WORD] if self.shows_names or not entry else hashed(entry),
-        }
-        for name in _DETAILS:
-            value = getattr(event, name, None)
-            if value not in (None, "", False):
-                word = "reason" if name == "kind" else name
-                line[word] = value[:LONGEST_WORD] if isinstance(value, str) else value
-        with self._lock:
-            self._lines.append((self._clock(), line))
+        else:
+            self._lines.append(line)
 
     def take(self) -> list[tuple[int, str]]:
         """What has come together since the last call: how many milliseconds ago, and the line."""
         with self._lock:
             lines, self._lines = self._lines, collections.deque()
             self._herd_lines = 0
+            self._faulty.clear()
             left_out, self._left_out = self._left_out, 0
         now = self._clock()
         if left_out:
-            lines.append((now, {"kind": "left out", "lines": left_out}))
+            lines.append(_TimedLine(now, "", {"kind": "left out", "lines": left_out}))
         here = {"process": str(this_place())}
-        return [(max(0, round((now - at) * 1000)), json.dumps(here | line)) for at, line in lines]
+        return [(max(0, round((now - line.at) * 1000)), json.dumps(here | line.what)) for line in lines]

@@ -69,6 +69,7 @@ class Watching:
                 self._hooks.add(self)
             elif self.on and not on:
                 self._hooks.remove(self)
+            self._hooks.steps = self._step if on else None
             self.on = on
 
     def __call__(self, event: Event, /) -> None:
@@ -77,6 +78,9 @@ class Watching:
         if isinstance(event, Hit | Stale | Miss):
             with self._lock:
                 self._hottest.add(event.function, event.entry)
+
+    def _step(self, kind: str, function: str, entry: str, details: Mapping[str, object]) -> None:
+        self.happenings.step(kind, function, entry, details)
 
     # --- publication ---------------------------------------------------------------------------
 

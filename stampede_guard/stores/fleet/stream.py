@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["KEPT_MS", "LONGEST", "MOST_KEPT", "Happening", "from_stream", "stream_name"]
+__all__ = ["HERD_KINDS", "KEPT_MS", "LONGEST", "MOST_KEPT", "Happening", "from_stream", "stream_name"]
 
 MOST_KEPT = 5000
 """Items of the stream, about: older ones are dropped."""
@@ -19,6 +19,13 @@ LONGEST = 16_000
 """Bytes of an item that are read. Ours are shorter, also if each letter of their names is escaped; another program may
 have written longer ones."""
 
+HERD_KINDS = frozenset(
+    (
+        "asked", "granted", "waits", "suspects", "no answer", "began", "renewed", "ended", "published", "gave back",
+        "woken", "found", "landed",
+    )
+)  # fmt: skip
+"""What flights tell of a herd. All other kinds are faults, leases and jobs."""
 LATEST = 14
 """Digits of a time that a calendar has."""
 

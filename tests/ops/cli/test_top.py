@@ -50,7 +50,7 @@ async def test_top_shows_what_the_processes_do(operator: Operator) -> None:
     assert found["functions"]["shop.broken"]["failed"] > 0
     assert any("shop.broken" in one for one in found["troubles"])
     herd = {one["kind"] for one in found["happened"]}
-    assert {"asked", "began", "ended", "woken"} <= herd
+    assert {"asked", "granted", "began", "ended", "published", "landed"} <= herd
     assert len({one["process"] for one in found["happened"]}) == PROCESSES
     assert f"processes {PROCESSES}" in shown.out and "shop.quality" in shown.out
     assert f"{operator.namespace}:shop.quality:" in shown.out, "--names"
