@@ -25,7 +25,7 @@ from stampede_guard.engine.stats.happenings import (
 )
 from stampede_guard.engine.stats.hottest import Hottest
 from stampede_guard.engine.stats.watching import HOTTEST, Watching
-from stampede_guard.events import BreakerOpened, Computed, Fallback, Hit, Started, TakenOver
+from stampede_guard.events import BreakerOpened, Computed, Fallback, Hit, LeaseWon, Started, TakenOver
 from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.fleet.snapshot import HotEntry, snapshot
 from stampede_guard.ops.fleet.viewer import Viewer
@@ -74,6 +74,13 @@ def test_a_quantile_needs_observations_and_ends_at_the_last_bound() -> None:
 
 def told(happenings: Happenings) -> list[dict[str, Any]]:
     return [json.loads(line) for _, line in happenings.take()]
+
+
+def test_a_lease_is_told_with_its_token_and_its_hashed_name() -> None:
+    happenings = Happenings()
+    happenings(LeaseWon("nightly", "shop:nightly", 7, 0.5))
+    (one,) = told(happenings)
+    assert (one["kind"], one["key"], one["token"]) == ("lease won", hashed("shop:nightly"), 7)
 
 
 def test_a_fault_names_its_process_and_hides_its_entry() -> None:

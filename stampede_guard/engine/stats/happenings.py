@@ -19,7 +19,6 @@ far as it remembers that. Hits never appear.
 from __future__ import annotations
 
 import collections
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -44,6 +43,7 @@ from stampede_guard.events import (
     TakenOver,
     TimedOut,
 )
+from stampede_guard.stores.fleet.stream import hashed
 from stampede_guard.values.forks import renew_in_children
 from stampede_guard.values.processplace import this_place
 
@@ -77,13 +77,8 @@ _FAULT: dict[type[Event], str] = {
     HoldLost: "lease lost",
     JobEnded: "job ended",
 }
-_DETAILS = ("flight", "seconds", "outcome", "error", "fallback", "what", "part", "kind", "why")
+_DETAILS = ("flight", "token", "seconds", "outcome", "error", "fallback", "what", "part", "kind", "why")
 LONGEST_WORD = 200
-
-
-def hashed(entry: str) -> str:
-    """Stands for an entry's name where a viewer may not see it: the same in all processes."""
-    return "#" + hashlib.blake2b(entry.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 class _TimedLine(NamedTuple):

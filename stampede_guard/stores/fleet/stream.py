@@ -5,12 +5,22 @@ An item has the server's time of the event in milliseconds (`at`) and a JSON obj
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["HERD_KINDS", "KEPT_MS", "LONGEST", "MOST_KEPT", "Happening", "from_stream", "stream_name"]
+__all__ = [
+    "HERD_KINDS",
+    "KEPT_MS",
+    "LONGEST",
+    "MOST_KEPT",
+    "Happening",
+    "from_stream",
+    "hashed",
+    "stream_name",
+]
 
 MOST_KEPT = 5000
 """Items of the stream, about: older ones are dropped."""
@@ -43,6 +53,11 @@ class Happening:
     function: str
     key: str
     detail: Mapping[str, Any]
+
+
+def hashed(entry: str) -> str:
+    """Stands for an entry's name where a viewer may not see it: the same in all processes."""
+    return "#" + hashlib.blake2b(entry.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def stream_name(namespace: str) -> str:
