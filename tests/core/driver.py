@@ -31,6 +31,7 @@ from stampede_guard.core.commands import (
     Publish,
     Wait,
 )
+from stampede_guard.core.entry import Reading
 from stampede_guard.core.events import (
     ComputationBegan,
     ComputationEnded,
@@ -61,6 +62,8 @@ from tests.core.world import (
     World,
     with_process,
 )
+
+SEEN = Reading(b"v0", 1, 10**6, 0, 10**6)
 
 
 class Driver:
@@ -100,7 +103,8 @@ class Driver:
         return Seen(process.alive, process.hears, passes, 0 if grant is None else grant.token)
 
     def _not_answered(self, flight: Flight, *, away: bool, sent: bool) -> StoreFailed:
-        return StoreFailed(away, aboard(flight), float(flight.clock), 0.0, sent)
+        seen = SEEN if away and self.setup.seen_at_start else None
+        return StoreFailed(away, aboard(flight), float(flight.clock), 0.0, sent, seen=seen)
 
     def _decide(self, before: int, event: Event) -> tuple[int, Command]:
         # Answers do not compare the token issued last.
@@ -123,16 +127,22 @@ class Driver:
         exempt = exempt and not self.setup.pending
         if isinstance(before, Publishing) and exempt and not isinstance(decided[1], Publish):
             world = world._replace(slack=world.slack + 1)
+        if isinstance(decided[1], Deliver) and decided[1].outcome.reading is SEEN:
+            # It may be old for callers elsewhere, but not for a caller here who asked for a new value.
+            exempt = False
         flight = flight._replace(state=decided[0])
         flight = self._noticed(world, number, flight, event, decided[1])
         return self._carry_out(world, number, flight, decided[1], exempt, version)
 
     def _noticed(self, world: World, number: int, flight: Flight, event: Event, command: Command) -> Flight:
         """The flight with what the search knows of it, and the promises that a single decision must keep."""
+        remembers = getattr(event, "seen", None) and self._takes_what_it_has_seen(flight)
         holder, pauses = flight.heard_of_holder, self.setup.policy.error_ttl > 0
         match command:
             case Compute(None) if self.setup.timed and holder and flight.clock != LATER:
                 raise Violation("it computes without the store although the holder was alive a moment ago")
+            case Compute(None) if remembers:
+                raise Violation("it computes without the store although it has seen the value")
             case AskStore(after) if after and flight.clock == LATER:
                 raise Violation("it goes on to trust a holder that it has not heard of for long")
             case Compute(grant, taken_over) if grant and grant.leased and (holder == 2) != taken_over:
@@ -158,6 +168,10 @@ class Driver:
         if isinstance(command, AskStore):
             flight = flight._replace(has_failed=False)
         return flight
+
+    def _takes_what_it_has_seen(self, flight: Flight) -> bool:
+        state = self._state(flight)
+        return state.kind == "foreground" and not state.overtakes and state.newer_than < SEEN.token
 
     def _may_be_left(self, world: World, flight: Flight) -> bool:
         lease = self.table[world.entry].lease

@@ -24,6 +24,7 @@ LOSE = frozenset({"lose"})
 REFRESH = Setup(callers=1, demands=1)
 PATIENT = Setup(callers=1, patients=1, stale_at_start=True)
 BYPASSED = Setup(bypassed=True)
+NO_STORE = Setup(callers=1, demands=1, faults=2, kinds=LOSE, seen_at_start=True)
 TRUSTING = Setup(faults=2, kinds=LOSE, timed=True)
 
 
@@ -47,6 +48,18 @@ def _trusts_nobody(state: FlightState, event: Any) -> FlightState:
 
 def _trusts_for_ever(state: FlightState, event: Any) -> FlightState:
     return state._replace(trusted_until=10.0**9) if state.trusted_until else state
+
+
+def _forgets_what_it_has_seen(state: FlightState, event: Any, policy: Any) -> Any:
+    return flight.decide(
+        state, event._replace(seen=None) if isinstance(event, StoreFailed) else event, policy
+    )
+
+
+def _gives_everybody_what_it_has_seen(state: FlightState, event: Any, policy: Any) -> Any:
+    if isinstance(event, StoreFailed) and event.seen is not None:
+        state = state._replace(kind="foreground", overtakes=False)
+    return flight.decide(state, event, policy)
 
 
 def _forgets_the_refresh(state: FlightState, event: Any) -> FlightState:
@@ -110,6 +123,16 @@ def _hears_no_outdating(state: FlightState, event: Any, policy: Any) -> Any:
 FLIGHT: dict[str, tuple[str, Setup, Core]] = {
     "a waiter trusts nobody": ("alive a moment ago", TRUSTING, _with(_trusts_nobody)),
     "a waiter trusts for ever": ("goes on to trust", TRUSTING, _with(_trusts_for_ever)),
+    "an outage computes what was seen": (
+        "although it has seen the value",
+        NO_STORE,
+        Core(decide=_forgets_what_it_has_seen),
+    ),
+    "an outage answers refresh() with what was seen": (
+        "was served version",
+        NO_STORE,
+        Core(decide=_gives_everybody_what_it_has_seen),
+    ),
     "refresh() takes what was computed before it": (
         "was served version",
         REFRESH,

@@ -77,6 +77,8 @@ class Setup:
     clock_goes_on: bool = True
     """False: the store that comes back after a loss of data has a clock that is behind."""
     stale_at_start: bool = False
+    seen_at_start: bool = False
+    """Each process has seen a fresh value (version 0) that the store no longer has, and invalidates nothing itself."""
     timed: bool = False
     """Follow until when a flight trusts its holder, and whether it knows that its lease was lost. Elsewhere nobody is
     trusted, which is the harder case: a flight that gets no answer computes without the store at once."""
@@ -99,6 +101,7 @@ class Setup:
         parts += ["not yet subscribed"] if not self.subscribed else []
         parts += ["renewals"] if self.renewals else []
         parts += ["a stale value at first"] if self.stale_at_start else []
+        parts += ["a value seen before"] if self.seen_at_start else []
         parts += ["timed"] if self.timed else []
         parts += ["liveness unknown"] if not self.listening_known else []
         parts += ["a clock that is behind after a loss of data"] if not self.clock_goes_on else []
