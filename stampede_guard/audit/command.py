@@ -1,7 +1,8 @@
 """The command line: `stampede-guard audit ...` and `stampede-guard explain CODE`.
 
 Both are plain functions of their arguments, so any command line can call them. `main(arguments)` and
-`explain_main(arguments)` return the exit code: 0 clean, 1 findings, 2 misuse or, with --strict, skipped files.
+`explain_main(arguments)` return the exit code: 0 clean or information only, 1 findings, 2 misuse or, with --strict,
+skipped files.
 """
 
 from __future__ import annotations
@@ -149,7 +150,8 @@ def _run(given: argparse.Namespace) -> int:
 def _code(given: argparse.Namespace, outcome: AuditResult) -> int:
     if given.strict and outcome.skipped:
         return MISUSED
-    return FOUND if outcome.findings and not given.exit_zero else CLEAN
+    failing = any(finding.level == "warning" for finding in outcome.findings)
+    return FOUND if failing and not given.exit_zero else CLEAN
 
 
 def _fix(given: argparse.Namespace, config: Config, options: AuditOptions) -> int:

@@ -8,6 +8,8 @@ from typing import Any, Literal
 Confidence = Literal["low", "medium", "high"]
 Scope = Literal["process", "fleet"]
 FixSafety = Literal["safe", "unsafe"]
+# Information is worth knowing, and fails no build.
+Level = Literal["warning", "information"]
 
 CONFIDENCES: tuple[Confidence, ...] = ("low", "medium", "high")
 
@@ -26,6 +28,7 @@ class Finding:
     confidence: Confidence
     # Where the herd forms: among the callers of one process, or only among the workers of the fleet.
     scope: Scope
+    level: Level = "warning"
     # What `--fix` does by itself, and what it also does with --unsafe-fixes.
     fixable: bool = False
     fix: FixSafety | None = None

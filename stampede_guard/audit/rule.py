@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from stampede_guard.audit.finding import Confidence, Finding, FixSafety, Scope
+from stampede_guard.audit.finding import Confidence, Finding, FixSafety, Level, Scope
 from stampede_guard.audit.plan import FixPlan
 from stampede_guard.audit.prefilter import Hint, Text
 from stampede_guard.audit.source.model import Module
@@ -37,6 +37,8 @@ class Violation:
     scope: Scope | None = None
     function: str = ""
     cost: tuple[str, ...] = ()
+    # More places of the same fault in the same function; a fix mends them, too.
+    also: tuple[ast.AST, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +63,8 @@ class Rule:
     fixes: tuple[FixSafety, ...] = ()
     # A place in docs/: how to do by hand what the fix leaves.
     guide: str = ""
+    # "information" fails no build.
+    level: Level = "warning"
 
     def may_apply(self, text: Text) -> bool:
         return all(map(text.has_any, self.hints)) and (self.near is None or self.near(text))
@@ -86,6 +90,7 @@ class Rule:
                     message=hit.message,
                     confidence=hit.confidence or self.confidence,
                     scope=hit.scope or self.scope,
+                    level=self.level,
                     fixable=plan is not None and plan.safety == "safe",
                     fix=plan.safety if plan is not None else None,
                     function=hit.function,

@@ -195,3 +195,21 @@ def test_the_program_hands_over_to_the_audit(project: Path) -> None:
 
     assert run("audit", ".", "--output-format", "concise")[0] == 1
     assert run("explain", "SG201") == (0, explain("SG201"))
+
+
+def test_information_is_shown_and_fails_no_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = "import time\n\n\nasync def poll():\n    time.sleep(1)\n    time.sleep(2)\n"
+    (tmp_path / "app.py").write_text(source, "utf-8")
+    assert main(["."]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("SG404 time.sleep blocks") == 1 and "(also in line 6)" in shown
+    assert "= information, confidence high" in shown
+    assert main([".", "--output-format", "sarif"]) == 0
+    assert {result["level"] for result in json.loads(capsys.readouterr().out)["runs"][0]["results"]} == {
+        "note"
+    }
+    assert main([".", "--output-format", "github"]) == 0
+    assert capsys.readouterr().out.startswith("::notice title=SG404")

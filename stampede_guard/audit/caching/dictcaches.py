@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching import locks
 from stampede_guard.audit.caching.keys import same_key
+from stampede_guard.audit.caching.receivers import kind
 from stampede_guard.audit.source.model import Function, Module, inside, owner_class, position
-from stampede_guard.audit.source.words import is_cachy, last, path
+from stampede_guard.audit.source.words import is_cachy, last, path, words
 
-_ONE_RUN = re.compile(
-    r"Import(?:er)?|Export(?:er)?|Migrat|Job|Run(?:ner)?$|Request|Context|Session|Transaction|DataLoader|Parser"
+# Objects that live for one run or one request: the last word of their class, and what they are made with.
+_ONE_RUN = frozenset(
+    "importer exporter migration job run runner request context session transaction loader parser".split()
 )
+_ONE_REQUESTS = frozenset("request session db context ctx info uow transaction".split())
+# Holders that belong to one request: `request.state.cache`, `g.cache`, `info.context.cache`.
+_OF_A_REQUEST = frozenset("request req state context ctx g scope info interaction".split())
 
 
 def dict_fills(module: Module) -> Iterator[tuple[Function, ast.AST]]:
@@ -55,10 +59,19 @@ def _fill(module: Module, function: Function, store: ast.Subscript) -> ast.AST |
 def _is_made_here(function: Function, holder: str) -> bool:
     """Callers do not share a dict of this call, or of an object that lives for one run."""
     if "." in holder:
+        if _OF_A_REQUEST & {*holder.split(".")[:-1]}:
+            return True
         cls = owner_class(function)
-        return cls is not None and _ONE_RUN.search(cls.name) is not None
+        return cls is not None and (
+            not _ONE_RUN.isdisjoint(words(cls.name)[-1:]) or _is_made_per_request(cls)
+        )
     bound = {name for scope in function.chain() for _n, names, _v in scope.bindings for name in names}
     return holder in bound or any(holder in scope.parameters for scope in function.chain())
+
+
+def _is_made_per_request(cls: ast.ClassDef) -> bool:
+    made = next((s for s in cls.body if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
+    return made is not None and any(argument.arg in _ONE_REQUESTS for argument in made.args.args)
 
 
 def _looks(function: Function, holder: str, key: ast.expr) -> list[ast.expr]:
@@ -78,12 +91,22 @@ def _awaits_value(
     module: Module, function: Function, look: ast.expr, store: ast.Subscript, value: ast.expr
 ) -> bool:
     """Whether, on a miss, other coroutines may run between the look-up and the store."""
-    if any(isinstance(node, ast.Await) for node in ast.walk(value)):
-        return True
-    return any(
-        position(look) < position(node) < position(store) and not _aside(module, function, node, store)
+    inside_value = [node for node in ast.walk(value) if isinstance(node, ast.Await)]
+    between = [
+        node
         for node in function.awaits
-    )
+        if position(look) < position(node) < position(store) and not _aside(module, function, node, store)
+    ]
+    return any(_computes(module, function, node) for node in (*inside_value, *between))
+
+
+def _computes(module: Module, function: Function, node: ast.AST) -> bool:
+    """A wait for a lock, or a read of a shared cache, is no computation."""
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return node not in locks.locks_of(module, function)
+    waited = node.value if isinstance(node, ast.Await) else None
+    called = waited.func if isinstance(waited, ast.Call) else None
+    return not isinstance(called, ast.Attribute) or kind(module, called.value, function) != "cache"
 
 
 def _aside(module: Module, function: Function, node: ast.AST, store: ast.Subscript) -> bool:

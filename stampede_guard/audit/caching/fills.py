@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 from stampede_guard.audit.caching import locks
 from stampede_guard.audit.caching.accesses import Access, accesses
 from stampede_guard.audit.caching.flow import Flow
+from stampede_guard.audit.caching.judging.memos import is_memo
+from stampede_guard.audit.caching.judging.sparing import spares
 from stampede_guard.audit.caching.keys import same_key, skeleton
 from stampede_guard.audit.caching.lockuse import key_text
-from stampede_guard.audit.caching.sparing import spares
 from stampede_guard.audit.caching.traces import Traces
 from stampede_guard.audit.source.model import Function, Module, inside, owner_class, position
 from stampede_guard.audit.source.words import is_cachy, last, names_in, path, words
@@ -82,7 +83,7 @@ def _of_function(module: Module, function: Function) -> list[Fill]:
         if write is None:
             continue
         taken.add(spot)
-        if _protected(module, function, read, write, reads):
+        if _protected(module, function, read, write, reads) or is_memo(module, function, read, write):
             continue
         found.append(Fill(function, read, write, decorator_around(function), read.sure and write.sure))
     return found

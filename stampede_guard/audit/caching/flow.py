@@ -207,8 +207,19 @@ class Flow:
         found: tuple[ast.AST, ast.expr] | None = None
         for node, targets, value in self.bindings:
             if name in targets and position(node) < position(at) and not self._other_branch(node, at):
-                found = node, value
+                if found is None or not self._is_default(node, value, at):
+                    found = node, value
         return found
+
+    def _is_default(self, node: ast.AST, value: ast.expr, at: ast.AST) -> bool:
+        """`if last is None: last = 0`: on a hit, the place sees the read value."""
+        branch = self.module.parents.get(node)
+        return (
+            isinstance(value, ast.Constant)
+            and isinstance(branch, ast.If)
+            and not inside(at, branch)
+            and self._mentions(branch.test)
+        )
 
     def _other_branch(self, node: ast.AST, at: ast.AST) -> bool:
         """Whether the place can never follow a binding: the binding's branch ends in a return, or the place is in

@@ -24,7 +24,13 @@ _MEANWHILE = "other coroutines run during the call: its reads before and writes 
 
 def gives_way(module: Module, hit: Violation) -> FixPlan | None:
     """`time.sleep(1)` becomes `await asyncio.sleep(1)`; `client.get(key)` is called through `asyncio.to_thread`."""
-    call = hit.node
+    edits = [edit for call in (hit.node, *hit.also) if (edit := _given_way(module, call)) is not None]
+    if not edits:
+        return None
+    return FixPlan(edits=(*edits, Import("asyncio", "")), reasons=(_MEANWHILE,))
+
+
+def _given_way(module: Module, call: ast.AST) -> Replace | None:
     assert isinstance(call, ast.Call)
     function = module.owners.get(call)
     if function is None or not _may_await(module, call, function) or not means_module(module, "asyncio"):
@@ -40,7 +46,7 @@ def gives_way(module: Module, hit: Violation) -> FixPlan | None:
     told = dedented(module, call, code)
     if told is None:
         return None
-    return FixPlan(edits=(Replace(Span.of(call), told), Import("asyncio", "")), reasons=(_MEANWHILE,))
+    return Replace(Span.of(call), told)
 
 
 def _is_for_threads(module: Module, call: ast.Call, function: Function) -> bool:

@@ -44,6 +44,7 @@ def github(outcome: AuditResult) -> str:
 
 def _annotation(finding: Finding) -> str:
     level = "error" if finding.confidence == "high" else "warning"
+    level = "notice" if finding.level == "information" else level
     return (
         f"::{level} title={_property(f'{finding.code} {finding.name}')},file={_property(finding.path)},"
         f"line={finding.line},endLine={finding.end_line},col={finding.column}::"

@@ -48,7 +48,9 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "shortDescription": {"text": rule.summary},
         "fullDescription": {"text": f"{said.what} {said.why}"},
         "help": {"text": f"{said.why}\n\nInstead:\n{said.instead}\n\nUnless: {said.unless}"},
-        "defaultConfiguration": {"level": _LEVELS[rule.confidence]},
+        "defaultConfiguration": {
+            "level": "note" if rule.level == "information" else _LEVELS[rule.confidence]
+        },
     }
 
 
@@ -59,7 +61,7 @@ def _unused() -> dict[str, Any]:
 def _result(finding: Finding) -> dict[str, Any]:
     return {
         "ruleId": finding.code,
-        "level": _LEVELS[finding.confidence],
+        "level": "note" if finding.level == "information" else _LEVELS[finding.confidence],
         "message": {"text": finding.message},
         "locations": [
             {

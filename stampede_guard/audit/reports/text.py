@@ -56,7 +56,8 @@ def _frame(finding: Finding) -> list[str]:
         lines.append(f" {number:>{width}} | {shown}".rstrip())
         if number == finding.line:
             lines.append(f" {'':>{width}} | {' ' * (finding.column - 1)}^^^^^")
-    how = f"confidence {finding.confidence}, scope {finding.scope}"
+    how = "information, " if finding.level == "information" else ""
+    how += f"confidence {finding.confidence}, scope {finding.scope}"
     if finding.cost:
         how += f", a miss costs {', '.join(finding.cost)}"
     if finding.fix is not None:

@@ -11,11 +11,14 @@ from stampede_guard.audit.caching.dictcaches import dict_fills
 from stampede_guard.audit.caching.fills import owned_name, what_is_cached
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.programs import runs_alone
 
 
 def check(module: Module) -> Iterator[Violation]:
     for function, node in dict_fills(module):
         assert isinstance(node, ast.expr)
+        if runs_alone(module, function):
+            continue
         yield Violation(
             node=node,
             message=f"{what_is_cached(function)} awaits between reading its dict and storing: "
@@ -31,6 +34,7 @@ RULE = Rule(
     summary="an await between a dict cache's get and its store (information)",
     confidence="medium",
     scope="process",
+    level="information",
     hints=(
         (b"async def",),
         tuple(re.compile(rb"%s\w*\[" % word) for word in (b"cache", b"Cache", b"CACHE", b"memo")),
@@ -43,7 +47,8 @@ RULE = Rule(
         example="if key not in cache:\n    cache[key] = await load(key)\nreturn cache[key]",
         instead="task = flights.get(key) or flights.setdefault(key, "
         "create_task(load(key)))\nreturn await shield(task)",
-        unless="An occasional second computation does no harm: the rule is information more than a warning.",
+        unless="An occasional second computation does no harm. So it is information, and fails no build. "
+        "Scripts, management commands, tasks of a queue, and code that only `__main__` starts are left out.",
         sure="Medium: only the name shows that the dict is a cache.",
         fix="No automatic fix: for each dict you must decide which callers fail, and what "
         "happens if a caller is cancelled while others wait (`@locked_cache` does this).",

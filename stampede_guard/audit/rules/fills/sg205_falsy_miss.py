@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.caching.fills import Fill, fills, owned_name, what_is_cached
 from stampede_guard.audit.caching.flow import Flow
-from stampede_guard.audit.caching.truth import truth
+from stampede_guard.audit.caching.judging.truth import truth
 from stampede_guard.audit.fixes.expressions import asks_for_none
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation

@@ -10,6 +10,7 @@ from stampede_guard.audit.fixes.blocking import gives_way
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.origins import origin
+from stampede_guard.audit.source.programs import runs_alone
 from stampede_guard.audit.source.words import path
 
 _SYNC = re.compile(
@@ -25,18 +26,25 @@ _QUICK = frozenset(("pipeline", "register_script", "lock", "close", "pubsub", "f
 
 def check(module: Module) -> Iterator[Violation]:
     for function in module.functions:
-        if not function.is_async:
+        if not function.is_async or runs_alone(module, function):
             continue
-        for call in function.calls:
-            if isinstance(module.parents.get(call), ast.Await):
-                continue
-            what = _blocks(module, call, function)
-            if what:
-                yield Violation(
-                    node=call,
-                    message=f"{what} blocks the event loop: every request of this worker waits for it",
-                    function=function.name,
-                )
+        found = [
+            (call, what)
+            for call in function.calls
+            if not isinstance(module.parents.get(call), ast.Await)
+            and (what := _blocks(module, call, function))
+        ]
+        if not found:
+            continue
+        (first, what), *more = found
+        lines = ", ".join(str(call.lineno) for call, _what in more)
+        yield Violation(
+            node=first,
+            message=f"{what} blocks the event loop: every request of this worker waits for it"
+            + (f" (also in line {lines})" if lines else ""),
+            function=function.name,
+            also=tuple(call for call, _what in more),
+        )
 
 
 def _blocks(module: Module, call: ast.Call, function: Function) -> str:
@@ -53,7 +61,8 @@ def _blocks(module: Module, call: ast.Call, function: Function) -> str:
 RULE = Rule(
     code="SG404",
     name="blocking-client-in-async",
-    summary="a synchronous Redis (or other blocking) client called in `async def`",
+    level="information",
+    summary="a synchronous Redis (or other blocking) client called in `async def` (information)",
     confidence="high",
     scope="process",
     hints=(
@@ -79,8 +88,10 @@ RULE = Rule(
         "miss looks like an outage.",
         example="async def rates():\n    return redis_client.get('rates')   # redis.Redis",
         instead="async def rates():\n    return await redis_client.get('rates')   # redis.asyncio.Redis",
-        unless="It runs at start-up, before requests arrive.",
-        sure="High: the client's constructor or import is in the file.",
+        unless="It runs at start-up, before requests arrive. "
+        "Scripts, management commands, tasks of a queue, and code that only `__main__` starts are left out.",
+        sure="High, and information: it fails no build, and each function is reported once. "
+        "The client's constructor or import is in the file.",
         fix="Unsafe: `time.sleep(1)` becomes `await asyncio.sleep(1)`. A command of redis-py or "
         "valkey-py, or a call of requests, moves to a thread (`await asyncio.to_thread(client.get, "
         "key)`), and other coroutines run during the call. None for other clients, because threads "

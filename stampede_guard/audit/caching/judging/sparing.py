@@ -16,16 +16,20 @@ def spares(flow: Flow, write: ast.expr, value: ast.expr) -> bool:
     """Whether a test of the read value decides if the value is computed, stored or waited for."""
     if flow.decides_elsewhere():
         return True
-    feeding = _feeding(flow, write, value)
-    return any(_decides(flow, test, write, feeding) for test in flow.asking())
+    flags = _conditions(flow, write)
+    feeding = _feeding(flow, names_in(value) | flags)
+    return any(_decides(flow, test, write, feeding, flags) for test in flow.asking())
 
 
-def _decides(flow: Flow, test: ast.AST, write: ast.expr, feeding: set[str]) -> bool:
+def _decides(flow: Flow, test: ast.AST, write: ast.expr, feeding: set[str], flags: set[str]) -> bool:
     if not isinstance(test, ast.If) or inside(write, test):
         return True
     if any(isinstance(inner, _LEAVES) for inner in ast.walk(test)):
         return True
-    if any(feeding & set(names) and inside(node, test) for node, names, _value in flow.bindings):
+    if any(
+        inside(node, test) and feeding & set(names) and (flags & set(names) or not _is_plain(value))
+        for node, names, value in flow.bindings
+    ):
         return True
     return any(_sorts(call, feeding) and inside(call, test) for call in flow.function.calls)
 
@@ -39,14 +43,26 @@ def _sorts(call: ast.Call, feeding: set[str]) -> bool:
     )
 
 
-def _feeding(flow: Flow, write: ast.expr, value: ast.expr) -> set[str]:
-    """The names in the stored value, and in the conditions under which it is stored."""
-    names = names_in(value)
+def _is_plain(value: ast.expr) -> bool:
+    """A default, or the headers of a request that is sent on a hit, too: nothing was computed or chosen here."""
+    return isinstance(value, ast.Constant | ast.Dict) and not any(
+        isinstance(node, ast.Call | ast.Await) for node in ast.walk(value)
+    )
+
+
+def _conditions(flow: Flow, write: ast.expr) -> set[str]:
+    """The names in the conditions under which the value is stored."""
+    names: set[str] = set()
     for around in flow.module.up(write):
         if around is flow.function.node:
             break
         if isinstance(around, ast.If):
             names |= names_in(around.test)
+    return names
+
+
+def _feeding(flow: Flow, names: set[str]) -> set[str]:
+    """These names, and those that they were made from."""
     for _ in range(_DEPTH):
         more = {n for _node, bound, source in flow.bindings if names & set(bound) for n in names_in(source)}
         if more <= names:
