@@ -32,6 +32,11 @@ def quantile(share: float, metric: str) -> str:
     return f"histogram_quantile({share}, {rate(f'{metric}_bucket', 'le, function')})"
 
 
+def store(share: float) -> str:
+    rates = f'rate(stampede_guard_store_seconds_bucket{{job=~"$job"}}[{SPAN}])'
+    return f"histogram_quantile({share}, sum by (le, part) ({rates}))"
+
+
 def now(metric: str, by: str = "") -> str:
     return f'sum{f" by ({by})" if by else ""} (stampede_guard_{metric}{{job=~"$job"}})'
 
@@ -93,6 +98,21 @@ PANELS = (
             f"[{SPAN}]))",
         },
     ),
+    Panel(
+        "Answers of the store",
+        "s",
+        {"P50 {{part}}": store(0.5), "P99 {{part}}": store(0.99)},
+        about="As the processes see it: a busy event loop adds to it.",
+    ),
+    Panel(
+        "Sizes of stored values",
+        "bytes",
+        {
+            "{{function}} P50": quantile(0.5, "value_bytes"),
+            "{{function}} P99": quantile(0.99, "value_bytes"),
+        },
+    ),
+    Panel("Copies in the processes", "bytes", {"l1_ttl": now("l1_bytes")}),
     Panel("Refreshes", "ops", {"{{function}} {{outcome}}": rate("refreshes_total", "function, outcome")}),
     Panel(
         "Leases",
@@ -108,6 +128,7 @@ PANELS = (
         {
             "{{function}} {{outcome}} per second": rate("job_slots_total", "function, outcome"),
             "{{function}} P99, s": quantile(0.99, "job_seconds"),
+            "{{function}} is overdue": 'max by (function) (stampede_guard_job_overdue{job=~"$job"})',
         },
     ),
     Panel("Mode shadow", "ops", {"{{function}} {{found}}": rate("shadow_total", "function, found")}),

@@ -198,12 +198,12 @@ def _metrics() -> str:
         (family,) = collector.describe()
         name = family.name + ("_total" if isinstance(collector, Counter) else "")
         labels, what = told[name].split(" | ", 1)
-        assert labels.split(", ") == list(collector._labelnames), name  # type: ignore[attr-defined]
+        assert labels == (", ".join(collector._labelnames) or "none"), name  # type: ignore[attr-defined]
         rows.append([f"`{name}`", family.type, labels, what])
     return f"""## Metrics
 
 `PrometheusHook` ([how to add it](operators.md#prometheus)) has these. A function beyond {prometheus.MOST_FUNCTIONS}
-counts as `other`. Histograms are in seconds.
+counts as `other`. Histograms are in seconds or bytes, as their names say.
 
 {_table(["metric", "type", "labels", "what"], rows)}"""
 

@@ -26,10 +26,14 @@ give it to their hooks in `Waited.trace`. Anything else is ignored.
 | `BreakerOpened`, `BreakerClosed` | change and server; the event loops of a guard report one outage together |
 | `Refused`, `Recovered` | change, for each text of a refusal |
 | `NotStored` | value that was computed but that the store did not keep, or that cannot be stored |
+| `Stored` | computed value that the store keeps |
+| `RoundTrip` | sample: a command of a tick of the event loop and its answer, up to 20 a second for each connection |
+| `L1Sized` | change of the copies of an event loop by 6 % and at least 4 KiB, and their end |
 | `Invalidated` | `invalidate()` |
 | `LeaseWon`, then `LeaseReleased` or `HoldLost` | lease of `stampede_guard.leases` that was held |
 | `LeaseSkipped` | attempt that ended because another holder has the lease |
 | `JobStarted`, then `JobEnded` | slot of a job that this worker claimed; only `JobEnded` if it did not run |
+| `JobOverdue`, then `JobOnTime` | job, in each worker that follows it and sees the change |
 
 Two fields are in every event about an entry. `function` is its name in logs and metrics: a function's name; the `name=`
 of a `get_or_compute` or `single`, or just `get_or_compute`; the name of an election, a job or an exclusive function, or
@@ -59,7 +63,10 @@ __all__ = [
     "Hook",
     "Invalidated",
     "JobEnded",
+    "JobOnTime",
+    "JobOverdue",
     "JobStarted",
+    "L1Sized",
     "LeaseLapsed",
     "LeaseReleased",
     "LeaseSkipped",
@@ -69,9 +76,11 @@ __all__ = [
     "Recovered",
     "Refreshed",
     "Refused",
+    "RoundTrip",
     "Source",
     "Stale",
     "Started",
+    "Stored",
     "TakenOver",
     "TimedOut",
     "WaitOutcome",
@@ -243,6 +252,36 @@ class NotStored(_AboutEntry):
 
 
 @dataclass(frozen=True, slots=True)
+class Stored(_AboutEntry):
+    """A computed value is in the store. `size`: its bytes there, without the header of 51 bytes."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTrip:
+    """A sample: `seconds` from the sending of a command to its answer, as this process sees it.
+
+    A busy event loop adds to it. Of the commands of one tick, the last is measured. `part`: as in `BreakerOpened`.
+    Commands without an answer are in no sample.
+    """
+
+    seconds: float
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class L1Sized:
+    """The copies of an event loop (`l1_ttl`) have about this many `bytes` in memory.
+
+    `change`: the difference to the last such event of that event loop. The sum of all changes is the process's sum.
+    """
+
+    bytes: int
+    change: int
+
+
+@dataclass(frozen=True, slots=True)
 class Invalidated:
     """`done`: callers that start from now on never get an older value.
 
@@ -309,6 +348,18 @@ class JobEnded(_AboutEntry):
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class JobOverdue(_AboutEntry):
+    """A job has had no success for `since` seconds: more than twice its rhythm. Nobody tells this if no worker runs."""
+
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobOnTime(_AboutEntry):
+    """It is no longer overdue, or this worker no longer follows it."""
+
+
 Event = (
     Hit
     | Stale
@@ -335,6 +386,11 @@ Event = (
     | LeaseSkipped
     | JobStarted
     | JobEnded
+    | JobOverdue
+    | JobOnTime
+    | Stored
+    | RoundTrip
+    | L1Sized
 )
 
 

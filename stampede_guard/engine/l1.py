@@ -39,6 +39,8 @@ OVERHEAD = 500
 """Bytes counted for an entry in addition to its name and value: the cost of four dictionaries and two objects."""
 DECODED = 8
 """Bytes of Python objects per stored byte. This is typical for rows of short texts and numbers."""
+STEP = 4096
+"""A change of fewer bytes is not reported, nor one of less than a sixteenth."""
 MOST_FENCES = 4096
 
 NOTHING: Final[Any] = object()
@@ -104,6 +106,9 @@ class L1:
 
     def __init__(self, hears: Callable[[str], bool], *, max_bytes: int, max_entries: int) -> None:
         self.clock = time.monotonic
+        self.on_size: Callable[[int, int], bool] = lambda size, change: False
+        """Receives the bytes of all copies, and the change. Returns whether anybody has taken note."""
+        self._told = 0
         self._hears = hears
         self._kept: Bounded[Kept] = Bounded(max_bytes=max_bytes, max_entries=max_entries)
         self.get = self._kept.items.get
@@ -125,6 +130,14 @@ class L1:
     @property
     def bytes(self) -> int:
         return self._kept.bytes
+
+    def _sized(self) -> None:
+        size = self._kept.bytes
+        change = size - self._told
+        if (abs(change) >= max(STEP, self._told >> 4) or (change and not size)) and self.on_size(
+            size, change
+        ):
+            self._told = size
 
     def find(self, name: str, tags: tuple[str, ...] = (), *, share: bool = False) -> Any:
         """The value, or `NOTHING`."""
@@ -186,6 +199,7 @@ class L1:
             born=asked.at - age_of(reading),
         )
         self._kept.put(name, kept)
+        self._sized()
 
     def age(self, name: str) -> float:
         """Seconds since the value of the copy was stored."""
@@ -208,10 +222,12 @@ class L1:
         kept = self.get(name)
         if kept is not None and kept.token < fence:
             self._kept.take(name)
+            self._sized()
 
     def drop(self, name: str) -> None:
         self._kept.take(name)
         self._expired.pop(name, None)
+        self._sized()
 
     def expire(self, name: str, *, below: int = sys.maxsize) -> None:
         """Has the effect of `drop`, from another thread, for a value with a token below this."""
@@ -228,6 +244,7 @@ class L1:
         self._gaps += 1
         self._kept.clear()
         self._fences.clear()
+        self._sized()
 
 
 def _weight(value: Any, body: bytes) -> int:

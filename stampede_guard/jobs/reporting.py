@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 
 from stampede_guard import events
-from stampede_guard.jobs.messages import Ending
+from stampede_guard.jobs.history.deadman import health_of
+from stampede_guard.jobs.messages import Ending, JobView
 from stampede_guard.jobs.schedules.schedule import moment
 from stampede_guard.leases.keeping.loop_state import LoopState
 from stampede_guard.leases.owner import called
 
-__all__ = ["ended", "log", "started", "text_of", "unsettled"]
+__all__ = ["ended", "log", "punctual", "started", "text_of", "unfollowed", "unsettled"]
 
 log = logging.getLogger("stampede_guard.jobs")
 
@@ -44,6 +45,25 @@ def unsettled(job: str, slot: int, ending: Ending, error: Exception | None) -> N
         "job %s, slot %s: the outcome %r is not stored: %s",
         job, moment(slot).isoformat(), ending.outcome, why,
     )  # fmt: skip
+
+
+def punctual(part: LoopState, view: JobView, *, was_overdue: bool) -> bool:
+    """Tell the hooks if the job has become overdue, or no longer is. Returns whether it is overdue."""
+    health = health_of(view)
+    if health.overdue != was_overdue and part.hooks:
+        function = _function(part, view.job)
+        part.hooks.tell(
+            events.JobOverdue(function, view.job, health.since)
+            if health.overdue
+            else events.JobOnTime(function, view.job)
+        )
+    return health.overdue
+
+
+def unfollowed(part: LoopState, job: str) -> None:
+    """This worker no longer follows a job that was overdue."""
+    if part.hooks:
+        part.hooks.tell(events.JobOnTime(_function(part, job), job))
 
 
 def text_of(error: BaseException) -> str:

@@ -177,6 +177,7 @@ class ClusterSession(ScriptedSession):
                 on_change=self._listener.changed,
                 on_breaker=functools.partial(self._breaker_changed, address),
                 not_serving=_is_not_serving,
+                on_sample=self._answered_within(_text(address)),
             )
         return node
 

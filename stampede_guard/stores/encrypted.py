@@ -222,6 +222,7 @@ class _Decrypting:
         self.gap = listener.gap
         self.breaker_changed = listener.breaker_changed
         self.not_kept = getattr(listener, "not_kept", lambda name, error: None)
+        self.answered_within = getattr(listener, "answered_within", None)
 
     def heard(self, name: str, message: Message) -> None:
         if message.reading is not None:

@@ -17,7 +17,11 @@ __all__ = ["Listener", "Session", "Store"]
 
 
 class Listener(Protocol):
-    """The session's callbacks to the guard: short calls on the event loop that must not raise or block."""
+    """The session's callbacks to the guard: short calls on the event loop that must not raise or block.
+
+    It may also have `answered_within(part, seconds)`: a sample of the time from a command to its answer, up to 20 a
+    second for each connection. Without it, nothing is measured.
+    """
 
     def heard(self, name: str, message: Message) -> None:
         """A message for the flight of this entry."""

@@ -90,6 +90,7 @@ class RedisSession(ScriptedSession):
             on_gap=listener.gap,
             on_change=listener.changed,
             on_breaker=self._breaker_changed,
+            on_sample=self._answered_within(),
         )
         self._lane, self._renewals, self._inbox = node.lane, node.renewals, node.inbox
 

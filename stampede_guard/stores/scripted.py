@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from stampede_guard.core.entry import Reading
@@ -69,6 +70,11 @@ class ScriptedSession(ABC):
         self._loop = asyncio.get_running_loop()
         self._closing = False
         self._forgotten: set[asyncio.Task[None]] = set()
+
+    def _answered_within(self, part: str = "") -> Callable[[float], None] | None:
+        """Receives samples of the time that this server's answers take. None if the listener wants none."""
+        tell = getattr(self._listener, "answered_within", None)
+        return None if tell is None else partial(tell, part)
 
     @property
     @abstractmethod

@@ -63,6 +63,22 @@ def test_a_copy_is_good_for_l1_ttl_from_before_its_read() -> None:
     assert store.find("k") is NOTHING
 
 
+def test_the_size_of_all_copies_is_told_in_steps_and_when_there_are_none() -> None:
+    told: list[tuple[int, int]] = []
+    store = l1(max_entries=1_000)
+    for number in range(5):
+        assert kept(store, f"untold{number}", 1)
+    store.on_size = lambda size, change: told.append((size, change)) is None
+    for number in range(500):
+        assert kept(store, f"k{number}", 1)
+    assert 10 < len(told) < 70, "each step is a sixteenth, or 4 KiB"
+    assert told[0][1] == told[0][0], "the first change has what was there before anybody listened"
+    assert sum(change for _, change in told) == told[-1][0] <= store.bytes
+    assert store.bytes - told[-1][0] <= max(4096, store.bytes / 16)
+    store.flush()
+    assert told[-1][0] == 0 == sum(change for _, change in told)
+
+
 def test_a_copy_is_never_good_for_longer_than_its_entry_is_fresh() -> None:
     clock = Clock()
     store = l1(clock)

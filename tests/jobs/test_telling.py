@@ -99,3 +99,37 @@ def test_another_attempt_and_a_failure_are_told_as_such(caplog: pytest.LogCaptur
         level == logging.ERROR and text.endswith(": ValueError: attempt 2") and "failed after 0.0 s" in text
         for level, text in lines
     )
+
+
+def test_an_overdue_job_is_told_once_when_it_begins_to_be_and_once_when_it_ends() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        heard: list[Event] = []
+        worker, works = fleet.worker(), False
+
+        @worker.jobs.every(100, lease_ttl=20)
+        async def tick() -> None:
+            if not works:
+                raise ValueError("no")
+
+        worker.leases._hooks.add(heard.append)
+        worker.start()
+        await fleet.until(199)
+        late = (events.JobOverdue, events.JobOnTime)
+        assert not [event for event in heard if isinstance(event, late)]
+        await fleet.until(350)
+        (overdue,) = [event for event in heard if isinstance(event, late)]
+        assert isinstance(overdue, events.JobOverdue) and (overdue.function, overdue.entry) == (
+            "tick",
+            "shop:tick",
+        )
+        assert 200 < overdue.since < 225
+        works = True
+        await fleet.until(450)
+        assert [type(event) for event in heard if isinstance(event, late)] == list(late)
+        works = False
+        await fleet.until(700)
+        await worker.stop()
+        told = [type(event) for event in heard if isinstance(event, late)]
+        assert told == [*late, *late], "a worker that stops sees nothing overdue"
+
+    virtually(scenario)

@@ -23,6 +23,8 @@ FAULTS: tuple[events.Event, ...] = (
     events.Refused("permission", "NOPERM"),
     events.LeaseWon("election", "entry", 1, 0.1),
     events.JobEnded("report", "entry", 1, "failed", 0.1, 1),
+    events.JobOverdue("report", "entry", 7.0),
+    events.L1Sized(700, 700),
 )
 
 

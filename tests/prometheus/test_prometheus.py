@@ -42,11 +42,15 @@ BUSY = {
     ),
     "StampedeGuardHitRateLow": ("stampede_guard_calls_total{function='f',result='miss'}", "0+900x40"),
     "StampedeGuardJobsFail": ("stampede_guard_job_slots_total{function='f',outcome='failed'}", "0+1x40"),
+    "StampedeGuardJobsOverdue": ("stampede_guard_job_overdue{function='f'}", "1+0x40"),
+    "StampedeGuardStoreSlow": ("stampede_guard_store_seconds_bucket{part='',le='+Inf'}", "0+9x40"),
 }
 """For each alert: the series that rises, once a minute, when something is wrong."""
 ALWAYS = (
     ("stampede_guard_calls_total{function='f',result='hit'}", "0+100x40"),
     ("stampede_guard_computations_total{function='f',outcome='ok'}", "0+1x40"),
+    ("stampede_guard_store_seconds_bucket{part='',le='0.1'}", "0+1x40"),
+    ("stampede_guard_store_seconds_bucket{part='',le='0.25'}", "0+1x40"),
 )
 
 

@@ -188,5 +188,6 @@ class FallbackRun:
         except StoreError:
             # The caller has the value. It was not stored, so a later call computes it again.
             return
-        self._runtime.published(self._name, value=verdict.policy is not None)
+        is_value, size = verdict.policy is not None, len(verdict.body)
+        self._runtime.published(self._name, value=is_value, plan=self._plan, size=size)
         self._runtime.outdate_older(self._name, grant.token)

@@ -119,8 +119,7 @@ class Flight:
     @property
     def lets_nobody_wait(self) -> bool:
         """Whether this flight computes for one caller only, because the value may be private to that caller."""
-        plan = self.plan
-        return not plan.share_uncached and computes_for_one(self.state, shares_uncached=False)
+        return not self.plan.share_uncached and computes_for_one(self.state, shares_uncached=False)
 
     @property
     def bypassed(self) -> bool:
@@ -378,11 +377,12 @@ class Flight:
             if isinstance(error, StoreRefused):
                 self._runtime.note_refusal(error, "publish")
             return self._failed(away=session.away_for(self.name), error=error)
-        self._runtime.published(self.name, value=stored and outcome.kind == "value")
+        is_value = stored and outcome.kind == "value"
+        self._runtime.published(self.name, value=is_value, plan=self.plan, size=len(outcome.body))
         if tags is not None and outcome.kind != "failure" and not await tags.confirm(outcome.body):
             # A caller may have joined after an invalidation that raised no fence: see `core.tags`.
             return on.PublishAnswered(stored, outdated=True)
-        if stored and outcome.kind == "value":
+        if is_value:
             total_ms, took_ms = policy.total_ms, self.computation.took_ms
             reading = Reading(outcome.body, grant.token, total_ms, policy.stale_ms, total_ms, took_ms)
             self._runtime.learn(self.name, reading)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.tags import versions_in
 from stampede_guard.errors import StoreRefused, Undecodable, UnsupportedValue
-from stampede_guard.events import NotStored
+from stampede_guard.events import NotStored, Stored
 
 if TYPE_CHECKING:
     from stampede_guard.engine.away.health import Health
@@ -81,14 +81,19 @@ class Ground:
         if self.health.refusing:
             self.health.admitted("read")
 
-    def published(self, name: str, *, value: bool) -> None:
-        """The store has accepted a publication. A `value` was kept, unless `not_kept` was called for it."""
+    def published(self, name: str, *, value: bool, plan: Plan | None = None, size: int = 0) -> None:
+        """The store has accepted a publication. A `value` was kept, unless `not_kept` was called for it.
+
+        `plan`: that of the computation, whose value has `size` bytes.
+        """
         kept = value and name not in self.unkept
         self.unkept.discard(name)
         if self.health.refusing:
             self.health.admitted("publish")
             if kept:
                 self.health.admitted("keep")
+        if kept and plan is not None and self.hooks.any:
+            self.hooks.tell(Stored(plan.title, name, size))
 
     # --- computations --------------------------------------------------------------------------
 

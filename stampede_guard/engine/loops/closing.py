@@ -62,6 +62,7 @@ class Closing:
             await self._switches.aclose()
             await self._publishers.aclose()
             await runtime.session.aclose()
+            runtime.l1.flush()
 
     async def _drain(self, flights: list[Flight]) -> None:
         if flights:

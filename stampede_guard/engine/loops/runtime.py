@@ -40,7 +40,7 @@ from stampede_guard.errors import (
     StoreMisconfigured,
     StoreRefused,
 )
-from stampede_guard.events import Collapsed
+from stampede_guard.events import Collapsed, L1Sized, RoundTrip
 from stampede_guard.stores.switch import Switch
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ class Runtime(Invalidating):
         self.l1 = L1(self._hears, max_bytes=limits.l1_bytes, max_entries=limits.l1_entries)
         # A store with its own clock is in this process: a test that moves this clock moves all lifetimes.
         self.l1.clock = getattr(store, "clock", self.l1.clock)
+        self.l1.on_size = self._l1_sized
         self.unsettled.enter(self)
         self.note_whether_away()
 
@@ -243,6 +244,15 @@ class Runtime(Invalidating):
             self.unkept.clear()  # their publications were never reported
         self.unkept.add(name)
         self.health.not_stored(title, name, error)
+
+    def answered_within(self, part: str, seconds: float) -> None:
+        if self.hooks.any:
+            self.hooks.tell(RoundTrip(seconds, part))
+
+    def _l1_sized(self, size: int, change: int) -> bool:
+        if self.hooks.any:
+            self.hooks.tell(L1Sized(size, change))
+        return self.hooks.any
 
     # --- the end -------------------------------------------------------------------------------
 

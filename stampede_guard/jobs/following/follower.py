@@ -31,7 +31,7 @@ from stampede_guard.jobs.messages import (
     Paused,
     Taken,
 )
-from stampede_guard.jobs.reporting import log
+from stampede_guard.jobs.reporting import log, punctual, unfollowed
 from stampede_guard.jobs.schedules.due import due
 from stampede_guard.jobs.schedules.schedule import moment
 from stampede_guard.leases.keeping.loop_state import LoopState
@@ -85,6 +85,7 @@ class Follower:
         self._looks = Looks(part, runs) if looks is None else looks
         self._asker = Asker(JobPoll(registration=self._registration, attempts=job.terms.attempts), 0.0, 0.0)
         self._claims: dict[int, str] = {}
+        self._overdue = False
 
     async def follow(self) -> None:
         """Run until cancelled. An outage of the back end is logged once when it begins, and once when it ends."""
@@ -93,6 +94,8 @@ class Follower:
             await self._follow(pause, away)
         finally:
             self._looks.leave(self._asker)
+            if self._overdue:
+                unfollowed(self._part, self._full)
 
     async def _follow(self, pause: float, away: bool) -> None:
         while True:
@@ -173,6 +176,7 @@ class Follower:
         world = self._part.world
         now = world.now() if answered_at is None else answered_at
         self._offset = view.at - now
+        self._overdue = punctual(self._part, view, was_overdue=self._overdue)
         look = self.job.terms.alive_for / 2
         if view.seen_for:
             # Look for the signs of other workers as often as those workers send them.

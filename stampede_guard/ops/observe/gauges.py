@@ -20,6 +20,8 @@ class Gauges:
         self._running: set[tuple[str, bool]] = set()
         self._in_flight = gauge("in_flight", "Computations that run now.", "function")
         self._away = gauge("store_away", "1 while the store, or this part of it, is away.", "part")
+        self._copies = gauge("l1_bytes", "What the copies in the process take.")
+        self._overdue = gauge("job_overdue", "1 while a job is overdue.", "function", mode="livemax")
         self._held = gauge("leases_held", "Leases that are held now.", "function")
 
     def __call__(self, event: Event, /) -> None:
@@ -36,6 +38,12 @@ class Gauges:
                 self._away.labels(event.part).set(1)
             case events.BreakerClosed():
                 self._away.labels(event.part).set(0)
+            case events.L1Sized():
+                self._copies.inc(event.change)
+            case events.JobOverdue():
+                self._overdue.labels(self._label(event.function)).set(1)
+            case events.JobOnTime():
+                self._overdue.labels(self._label(event.function)).set(0)
             case events.LeaseWon():
                 self._held.labels(self._label(event.function)).inc()
             case events.LeaseReleased() | events.HoldLost():

@@ -30,6 +30,8 @@ _LEVELS: dict[type, int] = {
     events.LeaseSkipped: logging.INFO,
     events.JobStarted: logging.INFO,
     events.JobEnded: logging.INFO,
+    events.JobOverdue: logging.ERROR,
+    events.JobOnTime: logging.INFO,
     events.HoldLost: logging.ERROR,
 }
 _NEVER = ("entry",)

@@ -13,6 +13,10 @@
 | `stampede_guard.store.away` | up-down counter | part: 1 while the store, or this server of it, is away |
 | `stampede_guard.leases.held` | up-down counter | function: leases that are held now |
 | `stampede_guard.job.duration` | histogram, s | function, outcome |
+| `stampede_guard.jobs.overdue` | up-down counter | function: jobs that this process sees overdue. Take the maximum |
+| `stampede_guard.value.size` | histogram, By | function: sizes of computed values that were stored |
+| `stampede_guard.store.duration` | histogram, s | part: samples, from a command to its answer |
+| `stampede_guard.l1.size` | up-down counter, By | what the copies in the process take (`l1_ttl`) |
 
 Attributes are named `stampede_guard.function` and so on. `error.type` is that of OpenTelemetry's semantic conventions,
 which have no words for caches yet.
@@ -20,13 +24,14 @@ which have no words for caches yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from opentelemetry import metrics
-from opentelemetry.metrics import Meter
+from opentelemetry.metrics import Histogram, Meter
 
 from stampede_guard import events
 from stampede_guard.events import Event
+from stampede_guard.ops.observe.buckets import SECONDS, SIZES, STORE_SECONDS
 
 __all__ = ["OpenTelemetryMetrics"]
 
@@ -50,13 +55,10 @@ class OpenTelemetryMetrics:
         self._functions: set[str] = set()
         self._running: set[tuple[str, bool]] = set()
         self._parts: set[str] = set()
+        self._late: set[str] = set()
         self._calls = made.create_counter("stampede_guard.calls", "{call}", "Calls of cached functions.")
-        self._waits = made.create_histogram(
-            "stampede_guard.wait.duration", "s", "Waits of calls without a hit."
-        )
-        self._computed = made.create_histogram(
-            "stampede_guard.compute.duration", "s", "Durations of computations."
-        )
+        self._waits = _histogram(made, "wait.duration", "s", "Waits of calls without a hit.")
+        self._computed = _histogram(made, "compute.duration", "s", "Durations of computations.")
         self._collapsed = made.create_counter(
             "stampede_guard.collapsed", "{call}", "Callers served by another caller's computation."
         )
@@ -76,9 +78,19 @@ class OpenTelemetryMetrics:
         self._held = made.create_up_down_counter(
             "stampede_guard.leases.held", "{lease}", "Leases that are held now."
         )
-        self._jobs = made.create_histogram(
-            "stampede_guard.job.duration", "s", "From a slot's claim to its outcome."
+        self._sizes = _histogram(
+            made, "value.size", "By", "Sizes of computed values that were stored.", SIZES
         )
+        self._trips = _histogram(
+            made, "store.duration", "s", "Samples: from a command to its answer.", STORE_SECONDS
+        )
+        self._copies = made.create_up_down_counter(
+            "stampede_guard.l1.size", "By", "What the copies in the process take."
+        )
+        self._overdue = made.create_up_down_counter(
+            "stampede_guard.jobs.overdue", "{job}", "Jobs that this process sees overdue."
+        )
+        self._jobs = _histogram(made, "job.duration", "s", "From a slot's claim to its outcome.")
 
     def __call__(self, event: Event, /) -> None:
         match event:
@@ -110,6 +122,14 @@ class OpenTelemetryMetrics:
                 self._held.add(-1, self._of(event.function))
             case events.JobEnded():
                 self._jobs.record(event.seconds, self._of(event.function, outcome=event.outcome))
+            case events.JobOverdue() | events.JobOnTime():
+                self._job(event.function, late=isinstance(event, events.JobOverdue))
+            case events.Stored():
+                self._sizes.record(event.size, self._of(event.function))
+            case events.RoundTrip():
+                self._trips.record(event.seconds, {"stampede_guard.part": event.part})
+            case events.L1Sized():
+                self._copies.add(event.change)
             case _ if type(event) in _FAULTS:
                 self._faults.add(1, self._of(getattr(event, "function", ""), kind=_FAULTS[type(event)]))
             case _:
@@ -131,6 +151,11 @@ class OpenTelemetryMetrics:
         self._parts ^= {part}
         self._away.add(1 if away else -1, {"stampede_guard.part": part})
 
+    def _job(self, function: str, *, late: bool) -> None:
+        if late != (function in self._late):
+            self._late ^= {function}
+            self._overdue.add(1 if late else -1, self._of(function))
+
     def _of(self, function: str, **words: str) -> Mapping[str, str]:
         if function not in self._functions:
             if len(self._functions) >= MOST_FUNCTIONS:
@@ -140,3 +165,14 @@ class OpenTelemetryMetrics:
         return {"stampede_guard.function": function} | {
             f"stampede_guard.{name}": word for name, word in words.items()
         }
+
+
+def _histogram(
+    meter: Meter, name: str, unit: str, text: str, buckets: Sequence[float] = SECONDS
+) -> Histogram:
+    """With these buckets, which a view of the provider may replace. The defaults are made for milliseconds."""
+    name = f"stampede_guard.{name}"
+    try:
+        return meter.create_histogram(name, unit, text, explicit_bucket_boundaries_advisory=buckets)
+    except TypeError:  # before version 1.30 of OpenTelemetry
+        return meter.create_histogram(name, unit, text)

@@ -22,27 +22,31 @@ mode.
 | `stampede_guard_breaker_changes_total` | state | `open`, `closed` |
 | `stampede_guard_store_refusals_total` | kind, state | `refused`, `recovered`; kinds: those of event `Refused` |
 | `stampede_guard_not_stored_total` | function, kind | computed values that were not stored |
+| `stampede_guard_value_bytes` | function | sizes of the computed values that were stored |
+| `stampede_guard_store_seconds` | part | samples: from a command to its answer, up to 20 a second for each connection |
 | `stampede_guard_in_flight` | function | gauge: computations that run now |
 | `stampede_guard_store_away` | part | gauge: 1 while the store, or this server of it, is away |
 | `stampede_guard_leases_held` | function | gauge: leases of one's own that are held now |
+| `stampede_guard_l1_bytes` | none | gauge: what the copies in the process take (`l1_ttl`), to 6 % or 4 KiB |
+| `stampede_guard_job_overdue` | function | gauge: 1 while a job that this process follows is overdue; not added up |
 
 The gauges of several processes are added up, those of ended processes left out.
 """
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Literal, assert_never
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from stampede_guard import events
 from stampede_guard.events import Event
+from stampede_guard.ops.observe.buckets import SECONDS, SIZES, STORE_SECONDS
 from stampede_guard.ops.observe.gauges import Gauges
 from stampede_guard.options import takes_options
 
 __all__ = ["PrometheusHook"]
 
-SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 MOST_FUNCTIONS = 200
 """Distinct labels. Further functions are counted as `other`, because a key's first part may be any text."""
 
@@ -62,11 +66,13 @@ class PrometheusHook:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"{prefix}_{name}", text, labels, registry=registry)
 
-        def histogram(name: str, text: str, *labels: str) -> Histogram:
-            return Histogram(f"{prefix}_{name}", text, labels, registry=registry, buckets=SECONDS)
+        def histogram(name: str, text: str, *labels: str, buckets: tuple[float, ...] = SECONDS) -> Histogram:
+            return Histogram(f"{prefix}_{name}", text, labels, registry=registry, buckets=buckets)
 
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(f"{prefix}_{name}", text, labels, registry=registry, multiprocess_mode="livesum")
+        def gauge(
+            name: str, text: str, *labels: str, mode: Literal["livesum", "livemax"] = "livesum"
+        ) -> Gauge:
+            return Gauge(f"{prefix}_{name}", text, labels, registry=registry, multiprocess_mode=mode)
 
         self._functions: set[str] = set()
         self._gauges = Gauges(gauge, self._label)
@@ -96,6 +102,12 @@ class PrometheusHook:
         self._refusals = counter(
             "store_refusals_total", "Times the store began or stopped refusing.", "kind", "state"
         )
+        self._sizes = histogram(
+            "value_bytes", "Sizes of computed values that were stored.", "function", buckets=SIZES
+        )
+        self._store_seconds = histogram(
+            "store_seconds", "Samples: from a command to its answer.", "part", buckets=STORE_SECONDS
+        )
         self._not_stored = counter(
             "not_stored_total", "Values that the store did not keep.", "function", "kind"
         )
@@ -117,8 +129,6 @@ class PrometheusHook:
                 self._waits.labels(self._label(event.function), event.outcome).observe(event.seconds)
             case events.Refreshed():
                 self._refreshes.labels(self._label(event.function), event.outcome).inc()
-            case events.Started():
-                pass
             case events.Computed():
                 label = self._label(event.function)
                 self._durations.labels(label).observe(event.seconds)
@@ -137,20 +147,23 @@ class PrometheusHook:
                 self._shadow.labels(self._label(event.function), event.found).inc()
             case events.Invalidated():
                 self._invalidations.labels("done" if event.done else "pending").inc()
-            case events.BreakerOpened():
-                self._breaker.labels("open").inc()
-            case events.BreakerClosed():
-                self._breaker.labels("closed").inc()
-            case events.Refused():
-                self._refusals.labels(event.kind, "refused").inc()
-            case events.Recovered():
-                self._refusals.labels(event.kind, "recovered").inc()
+            case events.BreakerOpened() | events.BreakerClosed():
+                self._breaker.labels("open" if isinstance(event, events.BreakerOpened) else "closed").inc()
+            case events.Refused() | events.Recovered():
+                state = "refused" if isinstance(event, events.Refused) else "recovered"
+                self._refusals.labels(event.kind, state).inc()
             case events.NotStored():
                 self._not_stored.labels(self._label(event.function), event.kind).inc()
             case events.LeaseWon() | events.LeaseReleased() | events.HoldLost() | events.LeaseSkipped():
                 self._leases.labels(self._label(event.function), _LEASES[type(event)]).inc()
-            case events.JobStarted():
+            case events.Stored():
+                self._sizes.labels(self._label(event.function)).observe(event.size)
+            case events.RoundTrip():
+                self._store_seconds.labels(event.part).observe(event.seconds)
+            case events.Started() | events.JobStarted():
                 pass
+            case events.JobOverdue() | events.JobOnTime() | events.L1Sized():
+                pass  # gauges only
             case events.JobEnded():
                 label = self._label(event.function)
                 self._jobs.labels(label, event.outcome).inc()

@@ -31,6 +31,8 @@ from stampede_guard.values.forks import let_go
 
 __all__ = ["LaneCall", "Lane", "abort_of", "disconnect", "let_go_after_fork", "stop"]
 
+SAMPLE_SECONDS = 0.05
+"""Minimum time between two samples of the time to an answer."""
 LEAVE_SECONDS = 0.25
 """Minimum time between two occasions on which a connection is left because it leads to a replica."""
 
@@ -58,7 +60,8 @@ class Lane:
 
     `not_serving` returns whether an error answer is as bad as none. The lane then gives up the connection. A connection
     to a replica is left in order: calls already sent there are still answered, and the next call waits for a new
-    connection. `on_connected` is called after each new connection.
+    connection. `on_connected` is called after each new connection. `on_sample(seconds)` receives how long a command
+    waited for its answer: of the last command of a tick, and at most every `SAMPLE_SECONDS`.
     """
 
     def __init__(
@@ -70,10 +73,14 @@ class Lane:
         on_change: Callable[[StoreError | None], None],
         not_serving: Callable[[BaseException], bool] | None = None,
         on_connected: Callable[[], None] = lambda: None,
+        on_sample: Callable[[float], None] | None = None,
     ) -> None:
         self._make_connection = connect
         self._client_name = client_name
         self._on_connected = on_connected
+        self._on_sample = on_sample or (lambda seconds: None)
+        self._sample: LaneCall | None = None
+        self._sample_at = math.inf if on_sample is None else -math.inf
         self._deadline = deadline
         self._on_change = on_change
         self._not_serving = not_serving or is_not_serving
@@ -206,6 +213,8 @@ class Lane:
         now = self._loop.time()
         for call in calls:
             call.sent_at = now
+        if now >= self._sample_at and calls:
+            self._sample, self._sample_at = calls[-1], now + SAMPLE_SECONDS
         self._pending.extend(calls)
         if self._watch is None:
             self._watch = self._loop.call_at(now + self._deadline, self._check, now + self._deadline)
@@ -268,6 +277,9 @@ class Lane:
                 self._leaves, self._left_at = True, self._loop.time()
         self._on_change(None if serving else store_error(reply))
         call = self._pending.popleft()
+        if call is self._sample:
+            self._sample = None
+            self._on_sample(self._loop.time() - call.sent_at)
         try:
             call.resolve(reply)
         except Exception:
@@ -320,6 +332,7 @@ class Lane:
         reader, self._reader = self._reader, None
         calls = list(self._pending)
         self._pending.clear()
+        self._sample = None
         for call in calls:
             call.fail(error)
         if connection is None:

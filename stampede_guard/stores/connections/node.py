@@ -44,6 +44,7 @@ class Node:
         on_change: Callable[[str, int], None],
         on_breaker: Callable[[bool], None],
         not_serving: Callable[[BaseException], bool] | None = None,
+        on_sample: Callable[[float], None] | None = None,
     ) -> None:
         self.away = False
         self.asked_for = ""
@@ -65,6 +66,7 @@ class Node:
             on_change=self._changed,
             not_serving=not_serving,
             on_connected=self._connected,
+            on_sample=on_sample,
         )
         self.renewals = Lane(
             connect,

@@ -43,7 +43,7 @@ def metrics() -> dict[str, tuple[str, ...]]:
 @pytest.mark.parametrize("expr", EXPRESSIONS)
 def test_an_expression_uses_metrics_and_labels_that_exist(expr: str) -> None:
     known = metrics()
-    used = re.findall(r"(stampede_guard_[a-z_]+)(?:\{([^}]*)\})?", expr)
+    used = re.findall(r"(stampede_guard_[a-z0-9_]+)(?:\{([^}]*)\})?", expr)
     assert used
     labels: set[str] = set(FROM_PROMETHEUS)
     for name, selectors in used:
@@ -55,7 +55,7 @@ def test_an_expression_uses_metrics_and_labels_that_exist(expr: str) -> None:
 
 
 def test_the_dashboard_shows_every_metric() -> None:
-    shown = set(re.findall(r"stampede_guard_[a-z_]+", " ".join(EXPRESSIONS)))
+    shown = set(re.findall(r"stampede_guard_[a-z0-9_]+", " ".join(EXPRESSIONS)))
     families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in metrics()}
     assert families == {name.removesuffix("_bucket") for name in shown}
 

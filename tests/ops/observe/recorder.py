@@ -1,11 +1,11 @@
-"""A hook that keeps what it is told."""
+"""A hook that keeps what it is told, but for samples: how many there are is left to chance."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any, TypeVar
 
-from stampede_guard.events import Event
+from stampede_guard.events import Event, RoundTrip
 
 __all__ = ["Recorder"]
 
@@ -17,7 +17,8 @@ class Recorder:
         self.events: list[Event] = []
 
     def __call__(self, event: Event, /) -> None:
-        self.events.append(event)
+        if not isinstance(event, RoundTrip):
+            self.events.append(event)
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]

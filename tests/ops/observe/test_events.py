@@ -22,8 +22,10 @@ from stampede_guard.events import (
     LeaseLapsed,
     Miss,
     Refreshed,
+    RoundTrip,
     Stale,
     Started,
+    Stored,
     TakenOver,
     TimedOut,
     Waited,
@@ -51,7 +53,7 @@ async def value() -> str:
 async def test_a_computation_and_a_hit_tell_their_story(guards: Guards) -> None:
     guard, told = watched(guards)
     await guard.get_or_compute(KEY, value, ttl=60)
-    assert [type(event) for event in told.events] == [Miss, Started, Computed, Waited]
+    assert [type(event) for event in told.events] == [Miss, Started, Computed, Stored, Waited]
     (started,), (computed,), (waited,) = told.of(Started), told.of(Computed), told.of(Waited)
     assert started.flight == computed.flight == waited.flight
     assert (computed.error, waited.outcome) == ("", "computed")
@@ -124,8 +126,8 @@ async def test_a_stale_value_is_told_with_the_refresh_behind_it(guards: Guards) 
     await guards.age(guards.name(KEY), 61)
     told.forget()
     assert await guard.get_or_compute(KEY, value, ttl=60, stale_ttl=600) == "value"
-    await until(lambda: told.of(Computed))
-    assert [type(event) for event in told.events] == [Stale, Started, Computed]
+    await until(lambda: told.of(Stored))
+    assert [type(event) for event in told.events] == [Stale, Started, Computed, Stored]
 
 
 async def test_a_caller_that_leaves_is_told_as_cancelled(guards: Guards) -> None:
@@ -423,7 +425,7 @@ async def test_a_refresh_is_told_as_one_and_not_as_a_wait_without_a_miss(guards:
     await quality(7)
     told.forget()
     assert await quality.refresh(7) == 7
-    assert story(told) == [Started, Computed, Refreshed]
+    assert story(told) == [Started, Computed, Stored, Refreshed]
     (refreshed,), (started,) = told.of(Refreshed), told.of(Started)
     assert (refreshed.outcome, refreshed.flight) == ("computed", started.flight)
     assert refreshed.seconds >= told.of(Computed)[0].seconds
@@ -472,3 +474,33 @@ async def test_in_mode_bypass_it_is_a_call_like_any_other(guards: Guards) -> Non
 
     await quality.refresh(7)
     assert story(told) == [Miss, Started, Computed, Waited]
+
+
+async def test_a_stored_value_tells_its_size_and_a_failure_or_a_hit_none(guards: Guards) -> None:
+    guard, told = watched(guards)
+    await guard.get_or_compute(KEY, value, ttl=60)
+    await guard.get_or_compute(KEY, value, ttl=60)
+    with pytest.raises(LookupError):
+        await guard.get_or_compute("broken", broken, ttl=60)
+    (stored,) = told.of(Stored)
+    assert stored == Stored(f"{guards.namespace}:get_or_compute", guards.name(KEY), stored.size)
+    assert 5 < stored.size < 10
+
+
+async def broken() -> str:
+    raise LookupError
+
+
+async def test_answers_of_a_server_are_sampled(guards: Guards) -> None:
+    guard, samples = guards.guard(), list[RoundTrip]()
+    if guards.memory is not None:
+        return  # nothing travels inside one process
+    await guard.get_or_compute(KEY, value, ttl=60)
+    guard.add_hook(lambda event: samples.append(event) if isinstance(event, RoundTrip) else None)
+
+    async def hits() -> None:
+        while not samples:
+            await guard.get_or_compute(KEY, value, ttl=60)
+
+    await soon(hits())
+    assert 0 < samples[0].seconds < 10 and samples[0].part == ""

@@ -48,6 +48,8 @@ def test_every_event_reaches_an_instrument(kind: type) -> None:
         numbers = Numbers()
         if kind is events.BreakerClosed:
             numbers.hook(events.BreakerOpened())
+        if kind is events.JobOnTime:
+            numbers.hook(events.JobOverdue("f", ENTRY, 7.0))
         before = numbers.all()
         numbers.hook(event)
         after = numbers.all()

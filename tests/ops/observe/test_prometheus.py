@@ -27,7 +27,8 @@ def text(registry: CollectorRegistry) -> str:
 def some(kind: type) -> list[events.Event]:
     """An event of this kind for each of its outcomes."""
     fields = {"function": "f", "entry": ENTRY, "seconds": 0.25, "flight": "1", "callers": 3, "done": True}
-    fields |= {"token": 7, "why": "", "holder": "somebody"}
+    fields |= {"token": 7, "why": "", "holder": "somebody", "since": 7.0}
+    fields |= {"size": 700, "bytes": 700, "change": 700}
     fields |= {"slot": 1, "run": "r", "attempt": 1, "outcome": "completed"}
     hints = typing.get_type_hints(kind)
     choices = {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_args(hint)}
@@ -43,6 +44,8 @@ def some(kind: type) -> list[events.Event]:
 def test_every_event_but_the_start_of_a_job_is_counted(registry: CollectorRegistry, kind: type) -> None:
     hook = PrometheusHook(registry)
     for event in some(kind):
+        if kind is events.JobOnTime:
+            hook(events.JobOverdue("f", ENTRY, 7.0))
         before = text(registry)
         hook(event)
         assert (text(registry) != before) == (kind is not events.JobStarted)
@@ -96,6 +99,12 @@ def test_gauges_follow_what_begins_and_ends(registry: CollectorRegistry) -> None
     assert sample("leases_held", function="election") == 0
     hook(events.Stale("f", ENTRY, "l1"))
     assert sample("served_total", function="f", source="l1") == 1
+    for change in (4_000, 5_000, -9_000):
+        hook(events.L1Sized(4_000, change))
+    assert sample("l1_bytes") == 0
+    for event, late in ((events.JobOverdue("sync", ENTRY, 9.0), 1), (events.JobOnTime("sync", ENTRY), 0)):
+        hook(event)
+        assert sample("job_overdue", function="sync") == late
 
 
 def test_labels_are_bounded_whatever_keys_are_called(registry: CollectorRegistry) -> None:
