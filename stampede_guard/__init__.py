@@ -44,6 +44,7 @@ _HOMES = {
     "MISSING": "api.results",
     "Missing": "api.results",
     "ComputeFailed": "errors",
+    "ConsoleApp": "ops.console.app",
     "ComputeTimeout": "errors",
     "Encryption": "values.encryption",
     "KeyPartError": "errors",

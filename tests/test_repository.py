@@ -180,7 +180,7 @@ DOORS = {
         "read", "compute", "put", "may_refresh", "refresh_behind", "last_seen", "is_computing", "replaced", "is_away",
         "now",
     },
-    "store": {"is_shared", "health", "check_health", "fresh_for", "note_refusal", "replaced_by"},
+    "store": {"is_shared", "health", "check_health", "fresh_for", "note_refusal", "replaced_by", "servers"},
 }  # fmt: skip
 """What faces may ask of `Engine`, and of each of its side doors. A further name needs a reason."""
 BESIDE = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, Unpack
 
 from stampede_guard.api import decorators, urls
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
 __all__ = ["StampedeGuard"]
 
 T = TypeVar("T")
+AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
+Allow = Callable[[Any], "bool | str | Awaitable[bool | str | None] | None"]
+"""Gets Starlette's request."""
 
 
 class StampedeGuard(KeyedValues):
@@ -174,6 +178,28 @@ class StampedeGuard(KeyedValues):
         `WaitTimeout`, and for a store that refuses `invalidate()`. 504 for `ComputeTimeout`, and the original's status
         for `ComputeFailed`."""
         fastapi.install(self, app)
+
+    def console(
+        self,
+        *,
+        allow: Allow | None = None,
+        actions: Iterable[str] = (),
+        shows_names: bool = False,
+        leases: Any = None,
+    ) -> AsgiApp:
+        """Pages about the running fleet: `app.mount("/ops", guard.console(allow=is_admin))`. Needs the extra `console`.
+
+        `allow(request)` returns True, or the user's name for the audit records; it may be a coroutine function. Without
+        it, every answer is 403. `actions` names what may be done, for example `("mode",)`; nothing by default.
+        `shows_names`: show names of entries, which contain values of parameters, instead of hashes. `leases`: a client
+        of leases, for pages about them and about jobs. Raises `Misuse`. See docs/operators.md.
+        """
+        # The pages are a floor above this one, so nothing here imports them. The package loads the class when it is
+        # asked for, like its public names.
+        app: AsgiApp = sys.modules[__name__.partition(".")[0]].ConsoleApp(
+            self, allow=allow, actions=actions, shows_names=shows_names, leases=leases
+        )
+        return app
 
     @property
     def mode(self) -> Mode | None:

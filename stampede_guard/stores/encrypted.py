@@ -33,7 +33,7 @@ NOTHING = b""
 class EncryptedStore:
     def __init__(self, store: Store, encryption: Encryption) -> None:
         self.shared = store.shared
-        self._store = store
+        self.inner = store
         self._encryption = encryption
         self.place: str = getattr(store, "place", "")
         if hasattr(store, "clock"):
@@ -41,7 +41,7 @@ class EncryptedStore:
 
     def open_session(self, listener: Listener, *, namespace: str = "") -> EncryptedSession:
         bodies = _Bodies(self._encryption)
-        inner = self._store.open_session(_Decrypting(listener, bodies), namespace=namespace)
+        inner = self.inner.open_session(_Decrypting(listener, bodies), namespace=namespace)
         return EncryptedSession(inner, bodies)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stampede_guard.api.urls import store_from_url
-from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.ops.cli.options import given
+from stampede_guard.ops.fleet.reaching import session_of
 from stampede_guard.stores.console.console import Console
 
 if TYPE_CHECKING:
@@ -31,25 +31,5 @@ async def _console_at(url: str) -> AsyncIterator[Console]:
 @asynccontextmanager
 async def session_at(url: str | None) -> AsyncIterator[Session]:
     """A session like a guard's, for the steps of the protocol."""
-    store = store_from_url(given(url))
-    if not store.shared:
-        raise Misuse("a memory:// store exists inside one process only: give the URL of a server")
-    session = store.open_session(_Nobody())
-    try:
+    async with session_of(store_from_url(given(url))) as session:
         yield session
-    finally:
-        await session.aclose()
-
-
-class _Nobody:
-    """A listener that ignores all messages."""
-
-    def heard(self, name: str, message: Any) -> None: ...
-
-    def changed(self, name: str, fence: int) -> None: ...
-
-    def gap(self) -> None: ...
-
-    def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None: ...
-
-    def not_kept(self, name: str, error: StoreError) -> None: ...

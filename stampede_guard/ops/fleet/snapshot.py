@@ -27,7 +27,7 @@ class HotEntry:
 class Snapshot:
     """`seconds`: the time that `functions` and `hottest` cover. The gauges are those of the newest slot.
 
-    `processes`: how many published. `away`, `refused`, `full`: for how many of them the store is in that state.
+    `processes`: how many published. `ok`, `away`, `refused`, `full`: for how many of them the store is in that state.
     `in_flight`: computations and waits under way. `l1_bytes`: of copies kept in processes.
     """
 
@@ -37,6 +37,7 @@ class Snapshot:
     processes: int
     in_flight: int
     l1_bytes: int
+    ok: int
     away: int
     refused: int
     full: int
@@ -92,6 +93,7 @@ def snapshot(slots: Mapping[int, Mapping[bytes, bytes]], *, most_hot: int = 20) 
         processes=gauges["processes"],
         in_flight=gauges["in_flight"],
         l1_bytes=gauges["l1_bytes"],
+        ok=gauges["ok"],
         away=gauges["away"],
         refused=gauges["refused"],
         full=gauges["full"],

@@ -1,0 +1,28 @@
+"""The console: pages about a running fleet, for a browser.
+
+    app.mount("/ops", guard.console(allow=is_admin))
+    stampede-guard console --url redis://host:6379/0 --namespace shop
+
+It is closed unless `allow=` opens it, and read-only unless `actions=` names what may be done.
+
+The figures are SVG that the server draws. So every page works without JavaScript and under a strict policy for
+content, no third-party code is shipped, and each figure is tested as text. The script only replaces the parts of a
+page that the server has sent anew.
+
+How to add a screen:
+
+1. One module in `screens/` with a `SCREEN = ConsoleScreen(...)` (`screen.py`). Its `data(fleet, asked)` returns a dictionary
+   of what JSON has: numbers, strings, lists, dictionaries. `fleet` is a `Fleet` (`fleet.py`): the servers (`Console`),
+   a session, the watch (`Viewer`), the guard if the console is mounted, leases. `asked` are the checked parameters of
+   the query, as the `Parameter`s of the screen declare them.
+2. A template with the same name in `templates/`: the content below the title. It gets the dictionary's items as
+   variables, and `page` (`pages.py`): links, forms. Elements with an `id` and `data-live` are replaced while the page
+   is open.
+3. Its line in `screens/__init__.py`, in the order of the navigation. That makes the page `/NAME`, its JSON twin
+   `/api/NAME`, its stream `/live/NAME` and its part of `/api/openapi.json`.
+4. What it may change: an `Action` in its `actions`, and in the template
+   `{{ page.form(action="invalidate", label="Invalidate", entry=name) }}`, which is empty unless the action is allowed.
+   The parts around it - right, token, audit record - are in `acting.py`.
+
+Errors: raise `Misuse` for what is wrong with a request, and let `StoreError` pass.
+"""

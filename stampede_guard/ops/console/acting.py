@@ -1,0 +1,86 @@
+"""Carries out an action: the right, the token, the audit record."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from stampede_guard.errors import Misuse, StampedeError, StoreError
+from stampede_guard.ops.console.screen import Action, checked
+from stampede_guard.values.processplace import this_place
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from stampede_guard.ops.console.fleet import Fleet
+
+__all__ = ["BODY_BYTES", "act", "form_of"]
+
+log = logging.getLogger("stampede_guard.console")
+
+BODY_BYTES = 16_384
+MOST_FIELDS = 20
+LONGEST_SAID = 200
+"""Characters of each part in the fleet's stream."""
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of an URL-encoded form. Raises `Misuse` for anything else."""
+    if (
+        request.headers.get("content-type", "").partition(";")[0].strip()
+        != "application/x-www-form-urlencoded"
+    ):
+        raise Misuse("send a form: application/x-www-form-urlencoded")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_BYTES:
+            raise Misuse(f"a form has at most {BODY_BYTES} bytes")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
+    except ValueError:
+        raise Misuse("the form cannot be read") from None
+
+
+async def act(fleet: Fleet, action: Action, form: Mapping[str, str], *, user: str, client: str) -> str:
+    """Do it and record it, also if it failed. Returns what was done, in one sentence. Raises `Misuse`, `StoreError`."""
+    asked = checked(action.parameters, form)
+    try:
+        said = await action.do(fleet, asked)
+    except StampedeError as error:
+        await _record(fleet, action, asked, user, client, f"failed: {type(error).__name__}")
+        raise
+    await _record(fleet, action, asked, user, client, said)
+    return said
+
+
+async def _record(
+    fleet: Fleet, action: Action, asked: Mapping[str, str], user: str, client: str, said: str
+) -> None:
+    who = user or "somebody"
+    # At this level because a program that configures no logging shows it, too.
+    log.warning(
+        "%r at %s used %s %r in namespace %s: %s",
+        who,
+        client,
+        action.name,
+        dict(asked),
+        fleet.namespace,
+        said,
+    )
+    line: dict[str, Any] = {
+        "kind": "operator",
+        "process": str(this_place()),
+        "function": asked.get("function", "")[:LONGEST_SAID],
+        "what": action.name,
+        "user": who[:LONGEST_SAID],
+        "said": said[:LONGEST_SAID] if fleet.shows_names else action.name,
+    }
+    try:
+        reached = await fleet.reached()
+        await reached.steps.tell(fleet.namespace, [(0, json.dumps(line))])
+    except StoreError as error:
+        log.warning("the fleet's stream lacks this record: %s", type(error).__name__)

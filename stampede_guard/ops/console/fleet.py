@@ -1,0 +1,158 @@
+"""What a console knows of its fleet: the servers, the watch, the guard. Opened at the first page, closed when idle.
+
+A mounted application is told neither of the start nor of the end of its server. So the connections belong to a task:
+it opens them, keeps them while pages are asked for, and closes them with the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard.errors import Misuse, StoreError, StoreUnavailable
+from stampede_guard.ops.fleet.reaching import session_of
+from stampede_guard.ops.fleet.snapshot import Snapshot, snapshot
+from stampede_guard.ops.fleet.viewer import Viewer
+from stampede_guard.stores.console.console import Console
+from stampede_guard.stores.fleet.series import WATCHED
+
+if TYPE_CHECKING:
+    from stampede_guard.api.guard import StampedeGuard
+    from stampede_guard.leases.client import Leases
+    from stampede_guard.stores.fleet.stream import Happening
+    from stampede_guard.stores.protocol import Session, Store
+
+__all__ = ["Fleet", "Reached"]
+
+IDLE_SECONDS = 90.0
+"""After the last page, the connections are closed and the fleet publishes no more."""
+KEPT_SLOTS = 120
+"""Ten minutes of five-second slots are kept for figures."""
+WINDOW_SLOTS = 6
+"""Half a minute: what rates are made of."""
+CHANGING = 2
+"""The newest slots may still grow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The open connections. `steps`: a session like a guard's, for the steps of the protocol."""
+
+    servers: Console
+    steps: Session
+    watch: Viewer
+
+
+class Fleet:
+    """`guard` and `leases` are None where the console has none. `url` is for hiding its password in errors."""
+
+    def __init__(
+        self,
+        store: Store,
+        namespace: str,
+        *,
+        guard: StampedeGuard | None = None,
+        leases: Leases | None = None,
+        shows_names: bool = False,
+        url: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.store = store
+        self.namespace = namespace
+        self.guard = guard
+        self.leases = leases
+        self.shows_names = shows_names
+        self.url = url
+        self._clock = clock
+        self._pause = pause
+        self._used = 0.0
+        self._reached: asyncio.Future[Reached] | None = None
+        self._holding: asyncio.Task[None] | None = None
+        self._slots: dict[int, Mapping[bytes, bytes]] = {}
+        self._looked = 0.0
+        self._looking: asyncio.Future[Any] | None = None
+
+    # --- connections ----------------------------------------------------------------------------
+
+    async def reached(self) -> Reached:
+        """The connections. Raises `StoreError` if the store is away, and `Misuse` if it has no servers."""
+        self._used = self._clock()
+        loop = asyncio.get_running_loop()
+        ready = self._reached
+        if ready is None or ready.get_loop() is not loop or self._holding is None or self._holding.done():
+            ready = self._reached = loop.create_future()
+            ready.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._slots, self._looking = {}, None
+            self._holding = loop.create_task(self._hold(ready), name="stampede_guard console")
+        return await asyncio.shield(ready)
+
+    async def _hold(self, ready: asyncio.Future[Reached]) -> None:
+        try:
+            async with (
+                await Console.open(self.store) as servers,
+                session_of(self.store) as steps,
+                Viewer(servers, steps, self.namespace, shows_names=self.shows_names) as watch,
+            ):
+                ready.set_result(Reached(servers, steps, watch))
+                while self._clock() - self._used < IDLE_SECONDS:
+                    await self._pause(IDLE_SECONDS / 4)
+        except (StoreError, Misuse) as error:
+            if not ready.done():
+                ready.set_exception(error)
+        finally:
+            if not ready.done():
+                ready.set_exception(StoreUnavailable("the console was closed"))
+
+    async def aclose(self) -> None:
+        """Close the connections. The next page opens them again."""
+        held, self._holding, self._reached = self._holding, None, None
+        if held is not None:
+            held.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await held
+
+    # --- what every screen needs ----------------------------------------------------------------
+
+    async def slots(self) -> dict[int, Mapping[bytes, bytes]]:
+        """The fields of the complete slots of the last ten minutes, by number. Pages of one second share an answer."""
+        reached = await self.reached()
+        if self._looking is None or (self._looking.done() and self._clock() - self._looked >= 1.0):
+            self._looked = self._clock()
+            self._looking = asyncio.ensure_future(self._look(reached))
+        try:
+            return dict(await asyncio.shield(self._looking))
+        except StoreError:
+            # The watch does not begin again by itself.
+            await self.aclose()
+            raise
+
+    async def _look(self, reached: Reached) -> dict[int, Mapping[bytes, bytes]]:
+        last = int(await reached.servers.now() // WATCHED.seconds) - 1
+        wanted = range(last - KEPT_SLOTS + 1, last + 1)
+        missing = [slot for slot in wanted if slot not in self._slots or slot > last - CHANGING]
+        found = await reached.servers.slots_of(self.namespace, WATCHED, missing)
+        kept = self._slots | found
+        self._slots = {slot: kept[slot] for slot in wanted if slot in kept}
+        return self._slots
+
+    async def now(self) -> Snapshot:
+        """The newest complete slots in which somebody watched, at most half a minute."""
+        slots = await self.slots()
+        began = (await self.reached()).watch.began // WATCHED.seconds
+        newest = max(slots, default=0)
+        return snapshot(
+            {
+                slot: fields
+                for slot, fields in slots.items()
+                if slot > newest - WINDOW_SLOTS and (fields or slot > began)
+            }
+        )
+
+    async def happened(self, *, most: int = 200) -> list[Happening]:
+        """The newest faults and herds, oldest first."""
+        return await (await self.reached()).watch.happened(most=most)

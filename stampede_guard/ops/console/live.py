@@ -1,0 +1,43 @@
+"""Server-sent events: a page's parts, rendered anew while the page is open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+__all__ = ["MOST_STREAMS", "Streams"]
+
+MOST_STREAMS = 32
+"""At once, in one process. A page that gets none stays as it is, and works."""
+EVERY_SECONDS = 2.5
+UPDATES = 120
+"""Of one stream, about five minutes. The browser then connects again, and `allow` decides again."""
+
+
+class Streams:
+    """`pause(seconds)` waits; a test gives its own."""
+
+    def __init__(self, *, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        self._pause = pause
+        self._open = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._open >= MOST_STREAMS
+
+    async def follow(self, render: Callable[[], Awaitable[str]]) -> AsyncIterator[bytes]:
+        """Events with the rendered text, whenever it has changed."""
+        self._open += 1
+        try:
+            last = ""
+            for _ in range(UPDATES):
+                text = await render()
+                yield b": unchanged\n\n" if text == last else _event(text)
+                last = text
+                await self._pause(EVERY_SECONDS)
+        finally:
+            self._open -= 1
+
+
+def _event(text: str) -> bytes:
+    return ("".join(f"data: {line}\n" for line in text.splitlines()) + "\n").encode("utf-8", "replace")

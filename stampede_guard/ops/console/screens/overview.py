@@ -1,0 +1,63 @@
+"""Overview: what the fleet does now, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard.ops.console.fleet import KEPT_SLOTS
+from stampede_guard.ops.console.screen import Asked, ConsoleScreen
+from stampede_guard.ops.fleet.snapshot import snapshot
+from stampede_guard.stores.fleet.series import WATCHED
+
+if TYPE_CHECKING:
+    from stampede_guard.ops.console.fleet import Fleet
+
+__all__ = ["SCREEN"]
+
+HERD_WORDS = frozenset(("asked", "began", "ended", "woken"))
+RATES = ("hits", "stale", "misses", "computations", "saved")
+LINES = 12
+
+
+async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
+    seen = await fleet.now()
+    total = seen.all
+    faults = [one for one in await fleet.happened() if one.kind not in HERD_WORDS][-LINES:]
+    return {
+        "seconds": seen.seconds,
+        "processes": seen.processes,
+        "in_flight": seen.in_flight,
+        "l1_bytes": seen.l1_bytes,
+        "breaker": {"ok": seen.ok, "away": seen.away, "refused": seen.refused, "full": seen.full},
+        "rates": {name: seen.rate(getattr(total, name)) for name in RATES},
+        "hit_rate": total.hit_rate,
+        "saved_seconds_per_second": seen.rate(total.saved_seconds or 0.0),
+        "troubles": seen.troubles,
+        "happened": [
+            {
+                "at": one.at,
+                "kind": one.kind,
+                "function": one.function,
+                "process": one.process,
+                "detail": one.detail,
+            }
+            for one in reversed(faults)
+        ],
+        "history": _history(await fleet.slots()),
+    }
+
+
+def _history(slots: Mapping[int, Mapping[bytes, bytes]]) -> dict[str, list[float | None]]:
+    """Rates per slot, oldest first. None where nobody watched."""
+    found: dict[str, list[float | None]] = {name: [] for name in RATES}
+    newest = max(slots, default=0)
+    for slot in range(newest - KEPT_SLOTS + 1, newest + 1):
+        fields = slots.get(slot)
+        total = snapshot({slot: fields}).all if fields else None
+        for name in RATES:
+            found[name].append(None if total is None else getattr(total, name) / WATCHED.seconds)
+    return found
+
+
+SCREEN = ConsoleScreen("overview", "Overview", "What the fleet does now, and what is wrong.", data)

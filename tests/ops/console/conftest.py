@@ -1,0 +1,71 @@
+"""A guard on a real server, its console mounted in an application, and a browser without JavaScript."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+
+from stampede_guard import StampedeGuard
+from stampede_guard.ops.console.app import ConsoleApp
+
+BASE = "http://console.test"
+ACTIONS = ("mode",)
+
+
+class Browser(httpx.AsyncClient):
+    """Follows no redirects. `path` are below the mount path."""
+
+    def __init__(self, app: Any, mount: str = "/ops") -> None:
+        super().__init__(transport=httpx.ASGITransport(app=app), base_url=BASE)
+        self.mount = mount
+
+    async def see(self, path: str = "/", **query: str) -> httpx.Response:
+        return await self.get(self.mount + path, params=query or None)
+
+    async def submit(
+        self, action: str, *, origin: str = BASE, page: str = "/", **fields: str
+    ) -> httpx.Response:
+        """The action's form, with the token of a page."""
+        if "token" not in fields:
+            fields["token"] = token_in((await self.see(page)).text)
+        return await self.post(f"{self.mount}/act/{action}", data=fields, headers={"origin": origin})
+
+
+def token_in(text: str) -> str:
+    found = re.search(r'name="token" value="(\w+)"', text)
+    return found[1] if found else ""
+
+
+@pytest.fixture
+async def guard(valkey_url: str, namespace: str) -> AsyncIterator[StampedeGuard]:
+    async with StampedeGuard.from_url(valkey_url, namespace=namespace) as made:
+        yield made
+
+
+@contextmanager
+def mounted(app: Any, path: str = "/ops") -> Iterator[Browser]:
+    outer = Starlette()
+    outer.mount(path, app)
+    yield Browser(outer, path)
+
+
+async def by_name(request: Request) -> str:
+    return "ada"
+
+
+@pytest.fixture
+async def browser(guard: StampedeGuard) -> AsyncIterator[Browser]:
+    """With every action allowed, for a user who is called ada."""
+    console = guard.console(allow=by_name)
+    assert isinstance(console, ConsoleApp)
+    with mounted(console) as found:
+        async with found:
+            yield found
+    await console.fleet.aclose()

@@ -1,0 +1,73 @@
+"""Who may enter the console, and what every answer says to the browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stampede_guard import Misuse, StampedeGuard
+from stampede_guard.ops.console.access import HEADERS
+from stampede_guard.ops.console.app import ConsoleApp
+from tests.ops.console.conftest import Browser, mounted
+
+SCANNED = (
+    "/.env", "/.git/config", "/wp-login.php", "/admin", "/phpmyadmin/", "/..%2f..%2fetc/passwd", "/static/../app.py",
+    "/static/..%2Fapp.py", "/static/%2e%2e/app.py", "/api/", "/api/nothing", "/live/nothing", "/act/", "/openapi.json",
+    "/docs", "/metrics", "/server-status", "/static/", "/static/console.css/x", "//evil.test/", "/overview.php",
+)  # fmt: skip
+
+
+async def test_the_console_is_closed_by_default(guard: StampedeGuard) -> None:
+    with mounted(guard.console()) as browser:
+        for path in ("/", "/api/overview", "/static/console.css", "/live/overview", "/nothing"):
+            answer = await browser.see(path)
+            assert answer.status_code == 403
+            assert "guard.console(allow=" in answer.text
+
+
+@pytest.mark.parametrize("answer", [False, None, "", 1, object()])
+async def test_only_true_or_a_name_lets_a_request_in(guard: StampedeGuard, answer: Any) -> None:
+    with mounted(guard.console(allow=lambda request: answer)) as browser:
+        assert (await browser.see()).status_code == 403
+
+
+async def test_every_answer_has_the_headers(browser: Browser) -> None:
+    for path in ("/", "/api/overview", "/static/console.css", "/nothing", "/act/mode", "/api/openapi.json"):
+        answer = await browser.see(path)
+        assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS, path
+    assert "unsafe" not in HEADERS["content-security-policy"]
+
+
+async def test_a_scanner_finds_nothing(browser: Browser) -> None:
+    for path in SCANNED:
+        answer = await browser.see(path)
+        assert answer.status_code in (403, 404, 405), (path, answer.status_code)
+
+
+async def test_nothing_may_be_done_by_default(browser: Browser) -> None:
+    answer = await browser.submit("mode", function="shop.quality", to="off", token="x")
+    assert answer.status_code == 403 and "actions=" in answer.text
+
+
+def test_mistakes_are_refused(guard: StampedeGuard) -> None:
+    with pytest.raises(Misuse, match="takes the request"):
+        guard.console(allow="admin")  # type: ignore[arg-type]
+    with pytest.raises(Misuse, match="actions=\\['fly'\\]"):
+        guard.console(actions=("fly",))
+
+
+async def test_too_long_a_query_is_refused(browser: Browser) -> None:
+    assert (await browser.see("/", x="y" * 5000)).status_code == 414
+
+
+@pytest.mark.parametrize("mount", ["/ops", "/deep/er", ""])
+async def test_links_stay_below_the_mount_path(guard: StampedeGuard, mount: str) -> None:
+    console = guard.console(allow=lambda request: True)
+    assert isinstance(console, ConsoleApp)
+    with mounted(console, mount) as browser:
+        text = (await browser.see()).text
+        assert f'href="{mount}/"' in text and f'data-stream="{mount}/live/overview"' in text
+        assert f'"{mount}/static/console.css' in text
+        assert (await browser.get(f"{mount}/static/console.css")).status_code == 200
+    await console.fleet.aclose()
