@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bench.herd.lanes import Span, drawn
+from bench.herd.lanes import Span, pictured
 from scripts import pictures, reference, site
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -90,10 +90,10 @@ def test_the_reference_is_what_the_code_says() -> None:
 
 def test_the_picture_shows_each_query_and_each_caller_and_says_so_in_words() -> None:
     spans = [Span(0, "query", 0.0, 0.4), Span(0, "wait", 0.0, 0.41), Span(7, "wait", 0.1, 0.42)]
-    both = drawn({"incident-fix": [*spans, Span(7, "query", 0.1, 0.5)], "guard": spans})
+    both = pictured({"incident-fix": [*spans, Span(7, "query", 0.1, 0.5)], "guard": spans})
     picture = ET.fromstring(both)
     assert picture.attrib["aria-label"].endswith("2 queries; stampede_guard: 1 query")
-    assert both.count('class="query"') == 3 and both.count('class="woken"') == 4
+    assert both.count('class="compute"') == 3 and both.count('class="woken"') == 4
     assert "1 query, all served after 420 ms" in both
     assert not re.search(r"https?://(?!www\.w3\.org)", both)
 

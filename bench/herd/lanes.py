@@ -22,8 +22,10 @@ from redis.asyncio import Redis
 from bench.herd.modes import incident_fix
 from bench.herd.valkey import ValkeyServer
 from stampede_guard import StampedeGuard
+from stampede_guard.ops.fleet.herds import HerdMark, HerdSpan
+from stampede_guard.ops.fleet.lanes import DrawnLane, Panel, drawn
 
-__all__ = ["Span", "drawn", "recorded"]
+__all__ = ["Span", "pictured", "recorded"]
 
 WORKERS = 8
 CALLERS = 3
@@ -98,35 +100,11 @@ async def _calls(number: int, mode: LaneMode, url: str) -> list[Span]:
 
 # --- the picture ---------------------------------------------------------------------------------
 
-WIDTH, LANE, LEFT, TOP = 860, 22, 90, 46
-PANEL = TOP + WORKERS * LANE + 34
-SECONDS_OF_FILM = 6.0
-STYLE = """
-  text { font: 13px system-ui, sans-serif; fill: #333 }
-  .title { font-weight: 600 } .small { font-size: 11px; fill: #777 }
-  .lane { fill: #f3f3f3 } .wait { fill: #9db7d5 } .query { fill: #c0392b } .guard .query { fill: #1e8449 }
-  .woken { fill: #1f4e79 } .head { stroke: #777; stroke-width: 1 }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #ddd } .small { fill: #999 } .lane { fill: #2a2d34 } .wait { fill: #4f6d8f }
-    .query { fill: #e06c5e } .guard .query { fill: #4fc07f } .woken { fill: #a9cdf3 } .head { stroke: #999 }
-  }
-  .still { display: none }
-  @media (prefers-reduced-motion: reduce) { .still { display: inline } .moving { display: none } }
-"""
 
-
-def drawn(runs: dict[LaneMode, list[Span]]) -> str:
-    """The picture, as SVG: a panel per run, on one scale."""
-    longest = max(span.ended for spans in runs.values() for span in spans)
-    scale = (WIDTH - LEFT - 20) / longest
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {PANEL * len(runs)}" role="img" '
-        f'aria-label="{_said(runs)}">',
-        f"<style>{STYLE}</style>",
-    ]
-    for place, (mode, spans) in enumerate(runs.items()):
-        parts += _panel(mode, spans, place * PANEL, scale, longest)
-    return "\n".join([*parts, "</svg>", ""])
+def pictured(runs: dict[LaneMode, list[Span]]) -> str:
+    """The picture, as SVG that moves: a panel per run, on one scale."""
+    panels = [_panel(mode, spans) for mode, spans in runs.items()]
+    return drawn(panels, told=_said(runs), moving=True, legend=False)
 
 
 def _said(runs: dict[LaneMode, list[Span]]) -> str:
@@ -139,61 +117,20 @@ def _counted(spans: Iterable[Span]) -> str:
     return f"{count} {'query' if count == 1 else 'queries'}"
 
 
-def _panel(mode: LaneMode, spans: list[Span], top: int, scale: float, longest: float) -> list[str]:
+def _panel(mode: LaneMode, spans: list[Span]) -> Panel:
     last = max(span.ended for span in spans)
-    told = f"{TITLES[mode]}: {_counted(spans)}, all served after {last * 1000:.0f} ms"
-    end = longest * scale
-    lanes = [
-        f'<rect class="lane" x="{LEFT}" y="{y}" width="{end:.0f}" height="{LANE - 4}"/>'
-        f'<text class="small" x="10" y="{y + 13}">worker {lane + 1}</text>'
-        for lane in range(WORKERS)
-        for y in (top + TOP + lane * LANE,)
-    ]
-    ticks = [
-        f'<text class="small" x="{LEFT + tick * scale / 10:.0f}" y="{top + PANEL - 16}">{tick * 100} ms</text>'
-        for tick in range(0, int(longest * 10) + 1, 2)
-    ]
-    # The queries last: they lie above the callers that wait for them.
-    marks = [_mark(span, top, scale) for span in sorted(spans, key=lambda span: span.kind == "query")]
-    return [
-        f'<g class="{mode}"><text class="title" x="10" y="{top + 26}">{told}</text>',
-        *lanes,
-        f'<defs><g id="marks-{mode}" class="{mode}">',
-        *marks,
-        "</g>",
-        f'<clipPath id="film-{mode}"><rect x="{LEFT - 4}" y="{top}" width="{end + 8:.0f}" height="{PANEL}">',
-        f"{_moving('width', 0, end + 8)}</rect></clipPath></defs>",
-        f'<use class="still" href="#marks-{mode}"/>',
-        f'<g class="moving"><g clip-path="url(#film-{mode})"><use href="#marks-{mode}"/></g>',
-        f'<line class="head" y1="{top + TOP - 6}" y2="{top + TOP + WORKERS * LANE}">',
-        f"{_moving('x1', LEFT, LEFT + end)}{_moving('x2', LEFT, LEFT + end)}</line></g>",
-        *ticks,
-        "</g>",
-    ]
+    title = f"{TITLES[mode]}: {_counted(spans)}, all served after {last * 1000:.0f} ms"
+    lanes = [_lane(number, [span for span in spans if span.worker == number]) for number in range(WORKERS)]
+    return Panel(title, lanes, last, bad=mode != "guard")
 
 
-def _moving(attribute: str, start: float, end: float) -> str:
-    """From start to end, then a moment to look at it, and again."""
-    return (
-        f'<animate attributeName="{attribute}" values="{start:.0f};{end:.0f};{end:.0f}" keyTimes="0;0.75;1" '
-        f'dur="{SECONDS_OF_FILM:g}s" repeatCount="indefinite"/>'
-    )
-
-
-def _mark(span: Span, top: int, scale: float) -> str:
-    x, width = LEFT + span.began * scale, max(1.0, (span.ended - span.began) * scale)
-    y = top + TOP + span.worker * LANE
-    if span.kind == "query":
-        return (
-            f'<rect class="query" x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="{LANE - 10}" rx="2"/>'
-        )
-    return (
-        f'<rect class="wait" x="{x:.1f}" y="{y + 7}" width="{width:.1f}" height="{LANE - 18}"/>'
-        f'<circle class="woken" cx="{x + width:.1f}" cy="{y + LANE / 2 - 2:.1f}" r="3"/>'
-    )
+def _lane(number: int, spans: list[Span]) -> DrawnLane:
+    bars = [HerdSpan("compute" if one.kind == "query" else "wait", one.began, one.ended) for one in spans]
+    marks = [HerdMark(one.ended, "woken", "is served") for one in spans if one.kind == "wait"]
+    return DrawnLane(f"worker {number + 1}", bars, marks)
 
 
 if __name__ == "__main__":
     found = {mode: recorded(mode) for mode in TITLES}
-    Path(sys.argv[1]).write_text(drawn(found), "utf-8")
+    Path(sys.argv[1]).write_text(pictured(found), "utf-8")
     print(_said(found))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from stampede_guard.ops.fleet.herds import HerdStory
+
 __all__ = ["CpuSample", "DatabaseSample", "Recording", "Request"]
 
 
@@ -58,3 +60,5 @@ class Recording:
     database: list[DatabaseSample] = field(default_factory=list)
     cpu: list[CpuSample] = field(default_factory=list)
     redis_commands: list[float] | None = None
+    herd: HerdStory | None = None
+    """One more expiry after the load, seen from inside the workers."""

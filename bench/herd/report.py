@@ -12,6 +12,7 @@ from bench.herd import plots
 from bench.herd.modes import Mode
 from bench.herd.story import ABOUT, Story
 from bench.herd.table import FOOTNOTE, rows
+from stampede_guard.ops.fleet.lanes import drawn, panel_of
 
 __all__ = ["write_report"]
 
@@ -30,6 +31,7 @@ def write_report(story: Story, path: Path) -> Path:
         table=_table(story),
         notes=_notes(story),
         main=_embedded(picture),
+        lanes=_lanes(story),
         queries=_embedded(plots.png(plots.queries_per_expiry(story))),
         cost=_embedded(plots.png(plots.cost_per_hour(story))),
         setting=escape(setting(story)),
@@ -84,6 +86,20 @@ def _table(story: Story) -> str:
 
 def _notes(story: Story) -> str:
     return "".join(f"<p class=note>{escape(note)}</p>" for note in story.notes)
+
+
+def _lanes(story: Story) -> str:
+    """One expiry from inside the workers, if one was recorded."""
+    told = story.modes.get("guard")
+    herd = None if told is None else told.recording.herd
+    if herd is None:
+        return ""
+    words = f"{herd.callers} requests in {len(herd.lanes)} workers, {herd.computations} query"
+    return (
+        "<h2>One expiry from inside the workers (guard)</h2>"
+        "<p>After the measured load, all users asked once more. Each worker told what it did, as it does for "
+        "<code>stampede-guard top</code> and the console.</p>" + drawn([panel_of(herd)], told=words)
+    )
 
 
 def _embedded(picture: bytes) -> str:

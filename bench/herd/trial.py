@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from redis.asyncio import Redis
 
 from bench.herd import processes
+from bench.herd.expiry import record_expiry
 from bench.herd.fleet import Fleet
 from bench.herd.load import read_requests
 from bench.herd.modes import Mode
@@ -55,6 +56,8 @@ async def run_trial(stage: Stage, plan: Plan, mode: Mode, advance: Callable[[flo
             await _wait_for(load, plan.load.duration, advance)
             recording.stopped = time.time()
             await _queries_end(recording)
+        if mode == "guard":
+            recording.herd = await record_expiry(stage.redis_url, namespace, fleet, plan.ttl)
     finally:
         await asyncio.to_thread(fleet.stop)
         await _forget(stage.redis_url, namespace)

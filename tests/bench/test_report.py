@@ -19,6 +19,8 @@ from bench.herd.report import headline, write_report
 from bench.herd.stage import Stage
 from bench.herd.story import Story, Told
 from bench.herd.table import rows, table_so_far, terminal_table
+from stampede_guard.ops.fleet.herds import herds
+from tests.ops.fleet.test_herds import computed, waited
 
 
 def told(mode: Mode, queries: int, *, others: float = 0.0) -> Told:
@@ -122,3 +124,12 @@ def test_the_first_mode_is_told_while_the_others_run() -> None:
     text = output.getvalue()
     assert "So far" in text and "local" in text
     assert re.search(r"queries per expiry .*\b8\b", text) and "P99" in text and "Redis commands" not in text
+
+
+def test_one_expiry_is_drawn_from_inside_the_workers(tmp_path: Path) -> None:
+    guard = told("guard", 1)
+    (guard.recording.herd,) = herds([*computed("host/1"), *waited("host/2")])
+    write_report(story(told("local", 8), guard), tmp_path / "herd.html")
+    page = (tmp_path / "herd.html").read_text()
+    assert "One expiry from inside the workers" in page and page.count('class="lane"') == 2
+    assert "<script" not in page
