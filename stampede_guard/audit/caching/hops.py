@@ -81,6 +81,9 @@ def _unlocked(module: Module, function: Function, read: Access, call: ast.Call, 
     flow = Flow(module, function, read)
     if not flow.tested or flow.on_hit_side(call) or not flow.used(call):
         return False
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if any(flow.names & names_in(argument) for argument in given):
+        return False  # a cursor: the other method continues from the read value
     if locks.joins_a_flight(module, function) or any(
         position(claim) < position(call) for claim in locks.claims(module, function)
     ):

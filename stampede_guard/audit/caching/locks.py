@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from stampede_guard.audit.source.model import Function, Module, With, argument, inside, keyword_names
 from stampede_guard.audit.source.origins import origin
@@ -13,13 +14,16 @@ _LOCK_ORIGIN = re.compile(r"(?:^|\.)(?:\w*Lock|RLock|Mutex|Condition|Redlock|\w+
 _LOCAL_LOCK = re.compile(
     r"^(?:asyncio|threading|anyio|trio|multiprocessing)\.(?:Lock|RLock|Condition|Semaphore)\(\)$"
 )
+# Whole words of names for shared computations, joined by spaces: `single_flight`, `inFlight`, `pending_tasks`.
 _FLIGHT = re.compile(
-    r"in_?flight|single_?flight|coalescing|coalescer|dedup_?request|_futures?\b|pending_(?:futures|tasks|requests|fetch\w*|loads?)"
-    r"|_pending\b|create_future|concurrent\.futures\.Future|running_tasks|_ongoing\b|stampede|dogpile|thundering",
-    re.IGNORECASE,
+    r"\b(?:in ?flight|single ?flight|coalesc(?:ing|er)|dedup requests?|create future|stampede|dogpile|thundering)\b"
 )
+_PENDING = re.compile(
+    r"\b(?:futures?|pending(?: (?:futures|tasks|requests|fetch\w*|loads?))?|running tasks|ongoing)$"
+)
+_JOINS = frozenset("shield wait wait_for gather result exception add_done_callback".split())
 _GUARDED = re.compile(
-    r"(?:^|_)(?:locked|with_lock|synchroni[sz]ed|single_?flight|exclusive\w*|once|mutex|dogpile)(?:_|$)"
+    r"^(?:\w+ )*(?:locked|with lock|synchroni[sz]ed|single ?flight|exclusive|mutex|dogpile)(?: \w+)*$"
 )
 _NOT_LOCKS = re.compile(r"pool|semaphore|limit|throttle|bucket|engine|quota|breaker", re.IGNORECASE)
 # Methods that return the lock that their owner is named after.
@@ -87,27 +91,62 @@ def is_nx(call: ast.Call) -> bool:
 
 
 def joins_a_flight(module: Module, function: Function) -> bool:
-    """Whether callers wait for a running computation: a dict of futures, a single-flight helper."""
+    """Whether callers wait for a running computation: a dict of futures, a single-flight helper.
+
+    A name alone is no evidence: `count_pending()` computes. It must be used as a flight is: looked up by a key,
+    called, entered or awaited.
+    """
     for scope in function.chain():
         for decorator in scope.node.decorator_list:
-            name = last(path(decorator))
-            if _GUARDED.search("_".join(words(name))):
+            if _GUARDED.search(_spaced(last(path(decorator)))) and _may_lock(module, decorator):
                 return True
-        if scope.name.endswith(("_locked", "_under_lock", "_with_lock")):
-            return True
+    used = [_spaced(last(name)) for name in _used(function)]
+    if any(_FLIGHT.search(name) for name in used) or "get or lock" in used:
+        return True
+    return any(_PENDING.search(name) for name in used) and _awaits_a_task(function)
+
+
+def _spaced(name: str) -> str:
+    return " ".join(words(name))
+
+
+def _may_lock(module: Module, decorator: ast.expr) -> bool:
+    """A decorator of this file must have a lock in it."""
+    func = decorator.func if isinstance(decorator, ast.Call) else decorator
+    made = module.functions_named(func.id) if isinstance(func, ast.Name) else []
+    if not made:
+        return True
+    nested = [f for f in module.functions if any(outer is made[0] for outer in f.chain())]
+    return any(locks_of(module, f) or claims(module, f) for f in nested)
+
+
+def _used(function: Function) -> Iterator[str]:
+    """What is called, looked up by a key, entered or awaited; also the owners of called methods."""
     for call in function.calls:
-        if _FLIGHT.search(path(call.func)):
-            return True
-        if last(path(call.func)) == "get_or_lock":
-            return True
-    return any(_FLIGHT.search(name) for name, _node in function.loads) or _flight_attribute(function)
+        yield path(call.func)
+        if isinstance(call.func, ast.Attribute):
+            yield path(call.func.value)
+        for given in call.args if last(path(call.func)) in _JOINS else ():
+            yield path(given)
+    for compare in function.compares:
+        if isinstance(compare.ops[0], ast.In | ast.NotIn):
+            yield path(compare.comparators[0])
+    for store in function.stores:
+        yield path(store.value)
+    for node in function.withs:
+        for item in node.items:
+            yield path(item.context_expr)
+    for waited in function.awaits:
+        if isinstance(waited, ast.Await):
+            yield path(waited.value)
 
 
-def _flight_attribute(function: Function) -> bool:
+def _awaits_a_task(function: Function) -> bool:
+    """Whether it waits for something that runs already: `await task`, `shield(task)`, `future.result()`."""
+    if any(last(path(call.func)) in _JOINS for call in function.calls):
+        return True
     return any(
-        isinstance(node, ast.Attribute) and _FLIGHT.search(node.attr)
-        for statement in function.node.body
-        for node in ast.walk(statement)
+        isinstance(node, ast.Await) and not isinstance(node.value, ast.Call) for node in function.awaits
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import pairwise
 
 from stampede_guard.audit.source.model import Function, Module, owner_class
 from stampede_guard.audit.source.words import is_locky, path, text_of, words
@@ -11,12 +12,16 @@ from stampede_guard.audit.source.words import is_locky, path, text_of, words
 _EXTRA = frozenset(
     "running inprogress semaphore leader election elected mutex claim busy processing singleton".split()
 )
-_NOT = re.compile(
-    r"secret|nonce|idempot|dedup|seen|processed|api_?key|jti|replay|once_per|throttle|cooldown|rate_?limit|lockout|"
-    r"locked_(?:until|account|user|out)|account_lock|login|unique|notified|block",
-    re.IGNORECASE,
+# Keys that only look like locks: marks of what was seen, limits, locked accounts. Whole words, or two in a row.
+_NOT = frozenset(
+    "secret nonce idempotent idempotency dedup deduplication seen processed apikey jti replay throttle cooldown "
+    "ratelimit lockout login unique notified block".split()
 )
-_STRONG = re.compile(r"(?:^|[^a-z])(?:\w*lock(?:s|_?key|_?name|_?id)?|mutex)(?:$|[^a-z])", re.IGNORECASE)
+_NOT_PAIRS = frozenset(
+    "api key|once per|rate limit|locked until|locked account|locked user|locked out|account lock|user locked".split(
+        "|"
+    )
+)
 
 
 def key_text(function: Function | None, key: ast.expr | None) -> str:
@@ -38,7 +43,11 @@ def says_busy(text: str) -> bool:
 
 
 def is_other(text: str) -> bool:
-    return bool(_NOT.search(text))
+    for part in re.split(r"[^A-Za-z0-9_-]+", text):
+        said = words(part)
+        if not _NOT.isdisjoint(said) or any(" ".join(pair) in _NOT_PAIRS for pair in pairwise(said)):
+            return True
+    return False
 
 
 def around(function: Function | None) -> str:

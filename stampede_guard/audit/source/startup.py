@@ -47,11 +47,14 @@ _SINGLE = re.compile(
     r"PyQt\w*|PySide\w*|tkinter|kivy)\b",
     re.MULTILINE,
 )
+# Whole words: `select`, `leader_board` and `pool.acquire()` elect nobody.
 _ELECTED = re.compile(
-    r"advisory|leader|elect|acquire|redlock|\bnx\b|setnx|singleton|is_primary|is_master|"
-    r"run_scheduler|enable_?scheduler|scheduler_?enabled|fcntl|flock|filelock|file_?lock|WERKZEUG_RUN_MAIN|"
-    r"exclusive|only_once|run_once|scheduler_role|is_worker|process_role|socket\.bind|"
-    r"distributed_?lock|worker_lock|lock_key|\bleases?\.hold\b|with_lock|scheduler_?lock|try_lock|RUN_MAIN|dedicated",
+    r"(?<![a-z])(?:advisory|elect(?:ed|s|ion)?|leaders?(?![_ ]?board)|leadership|redlock|setnx|singleton|fcntl|flock|"
+    r"file_?lock|exclusive(?:ly)?|dedicated)(?![a-z])|(?<![a-z])nx(?![a-z])|"
+    r"(?<!pool)(?<!semaphore)(?<!sem)(?<!limiter)\.acquire\b|acquire_\w*(?:lock|lease|leader)|"
+    r"is_primary|is_master|run_scheduler|enable_?scheduler|scheduler_?enabled|WERKZEUG_RUN_MAIN|RUN_MAIN|"
+    r"only_once|run_once|scheduler_role|is_worker|process_role|socket\.bind|"
+    r"distributed_?lock|worker_lock|lock_key|\bleases?\.hold\b|with_lock|scheduler_?lock|try_lock",
     re.IGNORECASE,
 )
 

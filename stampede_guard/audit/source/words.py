@@ -14,8 +14,11 @@ CACHE_WORDS = frozenset(
 )
 # Each cache word contains one of these, which are fast to search for.
 CACHE_STEMS = ("cach", "redis", "memo", "mc", "valkey", "rds", "rdb", "dragonfly", "keydb", "kvstore")
-LOCK_WORDS = frozenset(
-    "lock locks mutex mutexes rlock redlock singleflight locking filelock keylock leader".split()
+LOCK_WORDS = frozenset("lock locks mutex mutexes rlock redlock singleflight locking filelock keylock".split())
+# `scheduler_leader` is an election, `leader_board` and `team_leader` are not.
+_BESIDE_LEADER = frozenset(
+    "leader is the my our key id name election elect elected scheduler worker node instance cron job jobs lease "
+    "process service redis current".split()
 )
 _NO_LOCKS = frozenset("block blocks unlock clock clocks deadlock wedlock".split())
 
@@ -34,9 +37,10 @@ def is_cachy(name: str) -> bool:
 
 
 def is_locky(name: str) -> bool:
-    return any(
-        word in LOCK_WORDS or (word.endswith("lock") and word not in _NO_LOCKS) for word in words(name)
-    )
+    said = words(name)
+    if "leader" in said and _BESIDE_LEADER.issuperset(said):
+        return True
+    return any(word in LOCK_WORDS or (word.endswith("lock") and word not in _NO_LOCKS) for word in said)
 
 
 def path(node: ast.expr | None) -> str:

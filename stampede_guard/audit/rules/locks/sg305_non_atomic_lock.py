@@ -13,7 +13,7 @@ from stampede_guard.audit.caching.locks import locks_of
 from stampede_guard.audit.fixes.flags import in_one_step
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
-from stampede_guard.audit.source.model import Function, Module, inside, position
+from stampede_guard.audit.source.model import Function, Module, argument, inside, position
 
 
 def check(module: Module) -> Iterator[Violation]:
@@ -22,11 +22,7 @@ def check(module: Module) -> Iterator[Violation]:
             continue
         seen = accesses_of(module, function)
         for read in seen:
-            if (
-                read.what not in ("read", "exists")
-                or not read.key
-                or not _names_a_lock(function, read.key[0])
-            ):
+            if read.what not in ("read", "exists") or not read.key or _is_no_lock(function, read.key[0]):
                 continue
             taken = [
                 write
@@ -36,7 +32,11 @@ def check(module: Module) -> Iterator[Violation]:
                 and same_key(function, read.key, write.key)
                 and _is_flag(write.call)
             ]
-            if not taken or not Flow(module, function, read).tested:
+            if not taken or not (
+                _names_a_lock(function, read.key[0]) or _is_freed(function, read.key[0], taken[0].call)
+            ):
+                continue
+            if not Flow(module, function, read).tested:
                 continue
             if any(inside(taken[0].call, node) for node in locks_of(module, function)):
                 continue
@@ -49,9 +49,31 @@ def check(module: Module) -> Iterator[Violation]:
             break
 
 
+def _is_no_lock(function: Function, key: ast.expr) -> bool:
+    return lockuse.is_other(lockuse.key_text(function, key))
+
+
 def _names_a_lock(function: Function, key: ast.expr) -> bool:
+    """The name of the key, or of the function that takes it."""
     text = lockuse.key_text(function, key)
-    return not lockuse.is_other(text) and (lockuse.says_lock(text) or lockuse.says_busy(text))
+    return lockuse.says_lock(text) or lockuse.says_busy(text) or lockuse.is_lock_key(function, key)
+
+
+def _is_freed(function: Function, key: ast.expr, taken: ast.expr) -> bool:
+    """Whatever its name: a constant that is set, then work, then the same key is deleted in `finally` or at the end."""
+    value = argument(taken, 1, "value", "val") if isinstance(taken, ast.Call) else None
+    if not isinstance(value, ast.Constant):
+        return False
+    return any(
+        call.args
+        and position(call) > position(taken)
+        and same_key(function, (key,), (call.args[0],))
+        and any(
+            position(taken) < position(work) < position(call) for work in function.calls if work is not call
+        )
+        for call in lockuse.deletes(function)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("delete", "unlink", "adelete")
+    )
 
 
 def _is_optimistic(function: Function) -> bool:
@@ -74,7 +96,21 @@ RULE = Rule(
     summary="a flag that is read and then set, used as a lock",
     confidence="medium",
     scope="fleet",
-    hints=(STORES, (b"lock", b"Lock", b"LOCK", b"running", b"mutex", b"busy", b"in_progress", b"processing")),
+    hints=(
+        STORES,
+        (
+            b"lock",
+            b"Lock",
+            b"LOCK",
+            b"running",
+            b"mutex",
+            b"busy",
+            b"in_progress",
+            b"processing",
+            b"delete",
+            b"unlink",
+        ),
+    ),
     near=lambda text: text.traces.may_flag,
     check=check,
     fix=in_one_step,
@@ -85,7 +121,8 @@ RULE = Rule(
         example='if not cache.get("sync:running"):\n    cache.set("sync:running", 1, 300)\n    sync()',
         instead='if cache.add("sync:running", token, 300):   # one step: SET NX EX\n    sync()',
         unless="It only saves work that may be done twice without harm.",
-        sure="Medium: the key's name must contain lock, running, busy or the like.",
+        sure="Medium: the name of the key or function contains lock, running, busy or the like, or the "
+        "same function deletes the flag after its work.",
         fix="Unsafe: for a Redis client, `if redis.get(key): return` and the set with a TTL right after "
         "it become `if not redis.set(key, 1, ex=60, nx=True): return`. The same applies if the set is "
         "the first statement under `if not redis.get(key):`. A falsy value counted as free before, "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.rule import Documentation, Rule, Violation
@@ -13,14 +12,15 @@ from stampede_guard.audit.source.words import last, path, words
 
 _TASKS = frozenset(("create_task", "ensure_future", "start_soon", "add_task", "Thread"))
 # Tasks that each worker needs: consumers that share the work, and housekeeping of the process itself.
-_OWN = re.compile(
-    r"consum|kafka|rabbit|amqp|listen|subscri|pubsub|receive|heartbeat|websocket|\bws|broadcast|"
-    r"stream|metric|monitor_event|"
-    r"flush|watchdog|ping|keepalive|keep_alive|queue|dispatch|drain|log|batch|local|memory|in_?process|connection|pool|"
-    r"health|reload|watch|lag|profil|gauge|collect_stats|"
-    r"warm|preload|load|init|startup|once|connect|serve|server|bot|polling|shutdown|grpc",
-    re.IGNORECASE,
+_OWN = frozenset(
+    "consume consumer consumers consuming kafka rabbit rabbitmq amqp listen listener listening subscribe subscriber "
+    "subscription pubsub receive receiver heartbeat heartbeats websocket websockets ws broadcast broadcaster stream "
+    "streams streaming streamer metric metrics flush flusher watchdog ping pinger keepalive queue dispatch dispatcher "
+    "drain drainer log logs logger logging batch batcher local memory connection connections pool health reload "
+    "reloader watch watcher lag profile profiler profiling gauge gauges warm warmer warmup preload load loader init "
+    "initialize startup once connect serve server bot polling shutdown grpc".split()
 )
+_OWN_PAIRS = ("keep alive", "in process", "collect stats", "monitor event", "in memory", "local cache")
 _PERIODIC = frozenset(
     "periodic periodically loop cron scheduler schedule cleanup clean refresh sync poll poller "
     "purge expire reaper updater "
@@ -49,11 +49,7 @@ def _repeated(module: Module) -> Iterator[Violation]:
     for function in module.functions:
         for decorator in function.node.decorator_list:
             name = module.resolve(decorator.func if isinstance(decorator, ast.Call) else decorator)
-            if (
-                name.rpartition(".")[2] != "repeat_every"
-                or is_elected(module, function)
-                or _own(module, function)
-            ):
+            if name.rpartition(".")[2] != "repeat_every" or is_elected(module, function) or _own(function):
                 continue
             yield Violation(
                 node=decorator,
@@ -63,8 +59,16 @@ def _repeated(module: Module) -> Iterator[Violation]:
             )
 
 
-def _own(module: Module, function: Function) -> bool:
-    return bool(re.search(r"metric|heartbeat|in_?memory|local_cache|websocket", function.name, re.IGNORECASE))
+def _own(function: Function) -> bool:
+    said = words(function.name)
+    return not {"metric", "metrics", "heartbeat", "websocket"}.isdisjoint(said) or any(
+        pair in " ".join(said) for pair in ("in memory", "local cache")
+    )
+
+
+def _is_own(dotted: str) -> bool:
+    said = words(dotted)
+    return not _OWN.isdisjoint(said) or any(pair in " ".join(said) for pair in _OWN_PAIRS)
 
 
 def _is_endless(module: Module, call: ast.Call, function: Function) -> bool:
@@ -75,7 +79,7 @@ def _is_endless(module: Module, call: ast.Call, function: Function) -> bool:
     if target is None or not isinstance(target, ast.Name | ast.Attribute):
         return False
     name = last(path(target))
-    if _OWN.search(path(target)):
+    if _is_own(path(target)):
         return False
     found = module.functions_named(name)
     if len(found) == 1:

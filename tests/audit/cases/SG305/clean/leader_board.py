@@ -1,0 +1,8 @@
+from django.core.cache import cache
+
+
+def board():
+    if cache.get("leader_board"):
+        return
+    cache.set("leader_board", True, 60)
+    announce()
