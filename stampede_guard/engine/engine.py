@@ -23,6 +23,7 @@ from stampede_guard.engine.doors.judged import JudgedDoor
 from stampede_guard.engine.doors.modes import BYPASSED, ModesDoor
 from stampede_guard.engine.doors.runs import RunsDoor
 from stampede_guard.engine.doors.store import StoreDoor
+from stampede_guard.engine.doors.tags import BLANK, TagsDoor, Versions, VersionsAsked
 from stampede_guard.engine.flights.batch import Gathering, told_when_held
 from stampede_guard.engine.flights.computation import CURRENT
 from stampede_guard.engine.flights.reentry import is_beside
@@ -34,6 +35,7 @@ from stampede_guard.engine.modes.shadow import ShadowCounts
 from stampede_guard.engine.refreshing import refresh
 from stampede_guard.engine.stats.counting import Sums
 from stampede_guard.engine.stats.watching import Watching
+from stampede_guard.engine.tags.late import EVERYWHERE, OF_ORIGIN, WINDOW, is_late
 from stampede_guard.engine.tags.versions import TaggedCodec, tagged, tags_of, told_of
 from stampede_guard.engine.told import ServedFrom, Told
 
@@ -45,8 +47,12 @@ if TYPE_CHECKING:
     from stampede_guard.stores.protocol import Store
 
 __all__ = [
+    "BLANK",
     "CURRENT",
+    "EVERYWHERE",
     "NOTHING",
+    "OF_ORIGIN",
+    "WINDOW",
     "Engine",
     "Gathering",
     "Invalidation",
@@ -57,6 +63,8 @@ __all__ = [
     "Stored",
     "TaggedCodec",
     "Told",
+    "Versions",
+    "VersionsAsked",
     "bypassed_name",
     "is_beside",
     "tagged",
@@ -67,7 +75,8 @@ __all__ = [
 class Engine:
     """The engine of one guard. A tenant's engine has another namespace, and shares everything else.
 
-    Most faces need the calls below. What only some need has a side door: `hits`, `modes`, `runs`, `judged`, `store`.
+    Most faces need the calls below. What only some need has a side door: `hits`, `modes`, `runs`, `judged`,
+    `store`, `tags`.
     """
 
     def __init__(
@@ -97,6 +106,7 @@ class Engine:
         self.runs = RunsDoor(runtimes)
         self.judged = JudgedDoor(runtimes)
         self.store = StoreDoor(runtimes, self.prefix)
+        self.tags = TagsDoor(runtimes)
         self._runtimes = runtimes
         self._watch: Callable[[Plan, str, Run], object] | None = None
 
@@ -162,6 +172,9 @@ class Engine:
 
     async def invalidate_tag(self, name: str) -> Invalidation:
         """Invalidate all entries with this tag, in every mode."""
+        if is_late(name.removeprefix(self.prefix)):
+            # First: see `engine.tags.late`.
+            await self._runtimes.here().invalidate_tag(self.prefix + WINDOW)
         return await outdate_tag(self._runtimes.here(), self.hooks, name)
 
     def watch(self, call: Callable[[Plan, str, Run], object] | None) -> None:

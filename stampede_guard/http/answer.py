@@ -7,6 +7,7 @@ from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.settings import Settings
 from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.fields import first, has, without
+from stampede_guard.http.spec.groups import ALIASES
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.ranges import bounds, if_range_holds, partial, unsatisfiable
 from stampede_guard.http.spec.status import CacheStatus
@@ -57,6 +58,8 @@ def answer(stored: StoredResponse, request: CacheRequest, *, age: float, now: fl
 
 def marked(fields: Fields, status: CacheStatus, settings: Settings) -> list[tuple[bytes, bytes]]:
     """Appends one member to Cache-Status (RFC 9211, 2). The members of other caches stay before it."""
+    if settings.strip_groups:
+        fields = without(fields, ALIASES)
     found = [*fields]
     if settings.cache_status:
         found.append((b"cache-status", status.serialise(settings.name)))

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from stampede_guard.engine.plan import Plan
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.events import Hit, Stale
 from stampede_guard.http.fetch import Fetch
+from stampede_guard.http.groups import Groups
 from stampede_guard.http.judging import is_anybodys, lifetimes
 from stampede_guard.http.marks import ENOUGH, Marks
 from stampede_guard.http.requests.choosing import RouteChoice, Routing
@@ -37,7 +38,7 @@ __all__ = ["Cache", "Lookup"]
 
 log = logging.getLogger("stampede_guard")
 
-VERSION = "http2"
+VERSION = "http3"
 _HEADERS = 256 * 1024
 """Bytes that the fields of a response may take, in addition to its body."""
 _AT_ONCE = 1_000_000
@@ -91,9 +92,10 @@ class Cache:
         # Entries that could be stored again. The store still has the note that requesters like these need not wait.
         self.lifted = Marks(policy.uncacheable_ttl, self.judged.now)
         self.usage = Usage()
+        self.groups = Groups(self.engine, policy)
         self._app = app
         # Exchanges, and tasks that continue after their request has ended.
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
         self._waiting: defaultdict[_Place, set[Fetch]] = defaultdict(set)
 
     def _policy_for(self, value: Any) -> Any:
@@ -136,15 +138,15 @@ class Cache:
 
     async def look_up(self, request: CacheRequest) -> Lookup:
         """One round trip; two for a variant that is not the one in the base entry."""
-        key, engine = self.key_of(request), self.engine
-        found = self._found(key, *await self.judged.read(self.plan, engine.prefix + key))
+        key = self.key_of(request)
+        found = await self._found(key)
         base = found.stored
         if base is None or not base.vary or base.is_for(request.fields):
             return found
         wanted = nominated(request.fields, base.vary)
         place = variant_name(key, base.nonce, wanted, variants=self.settings.variants)
         asked = self.usage.add((place, wanted))
-        other = self._found(place, *await self.judged.read(self.plan, engine.prefix + place))
+        other = await self._found(place)
         if other.stored is not None and not other.stored.is_for(request.fields):
             used = self.usage.count((place, other.stored.nominated))
             # If there is only one place, variants take turns.
@@ -161,13 +163,17 @@ class Cache:
             forwarded=request.forwarded_for,
         )
 
-    def _found(self, key: str, reading: Reading | None, stored: Any) -> Lookup:
+    async def _found(self, key: str) -> Lookup:
+        versions = self.groups.ask(key) if self.groups.are_used else None
+        reading, stored = await self.judged.read(self.plan, self.engine.prefix + key)
         if reading is None or stored is NOTHING:
             return Lookup(key, reading=reading)
         if isinstance(stored, Refusal):
             remembered = stored.mark == TWICE.mark and not self.lifted.passes(key)
             refused = stored.identities if remembered else frozenset()
             return Lookup(key, reading=reading, refused=refused)
+        if stored.tags and not await self.groups.hold(key, stored, versions):
+            return Lookup(key, reading=reading)
         return Lookup(key, stored, reading, stored.age + _resident(reading, stored))
 
     def resident(self, key: str, stored: StoredResponse) -> float:
@@ -269,19 +275,26 @@ class Cache:
                     keys[base_name(self.prefix, target, route=route, part=choice.part, forwarded=part)] = None
         for key in keys:
             self.marks.drop(key)
-        # In its own task: a server may cancel a request whose client has left, but its change is done.
-        task = asyncio.ensure_future(self._invalidate_all(keys))
+        await self.finish(asyncio.gather(*map(self.invalidate_key, keys)))
+
+    async def invalidate_groups(self, tags: tuple[str, ...]) -> None:
+        """All stored responses with one of these tags: see `tags_invalidated`."""
+        await self.finish(self._reported(self.groups.invalidate(tags)))
+
+    async def finish(self, work: Awaitable[Any]) -> None:
+        """In its own task: a server may cancel a request whose client has left, but its change is done."""
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         await asyncio.shield(task)
 
-    async def _invalidate_all(self, keys: Iterable[str]) -> None:
-        await asyncio.gather(*(self.invalidate_key(key) for key in keys))
-
     async def invalidate_key(self, key: str) -> None:
+        await self._reported(self.engine.invalidate(self.engine.prefix + key, self.plan.policy))
+
+    async def _reported(self, invalidation: Awaitable[Any]) -> None:
         """If the store refuses this client, the log reports it. The request's own change is done."""
         try:
-            await self.engine.invalidate(self.engine.prefix + key, self.plan.policy)
+            await invalidation
         except StoreError as error:
             if isinstance(error, StoreRefused):
                 self.engine.store.note_refusal(error, "invalidate")

@@ -9,11 +9,13 @@ from stampede_guard.http.cache import Cache, targets_of
 from stampede_guard.http.judging import judge, with_body
 from stampede_guard.http.requests.entries import base_name
 from stampede_guard.http.requests.exchange import Message, Receive, Send, as_fields
+from stampede_guard.http.requests.origin import tags_invalidated
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.directives import effective
 from stampede_guard.http.spec.fields import first
 from stampede_guard.http.spec.freshness import lifetime
+from stampede_guard.http.spec.groups import invalidated_groups
 from stampede_guard.http.spec.invalidation import invalidated_targets
 from stampede_guard.http.spec.message import Response
 from stampede_guard.http.spec.status import CacheStatus
@@ -61,6 +63,8 @@ async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, 
                 await cache.invalidate(
                     [request.target, *targets_of(urls[1:])], request.scope, forwarded=request.forwarded_for
                 )
+            if groups := invalidated_groups(request.method, response):
+                await cache.invalidate_groups(tags_invalidated(groups, request.target, request.fields))
             draft = _for_get(cache, request, response)
             if draft is not None:
                 kept.append(draft)
@@ -92,4 +96,5 @@ def _for_get(cache: Cache, request: CacheRequest, response: Response) -> StoredR
     if len(urls) != 1 or not told.explicit or response.status != 200:
         return None
     draft = judge(request, response, cache.settings, requested_at=now, received_at=now, method="POST")
-    return draft if isinstance(draft, StoredResponse) else None
+    # The versions of its groups' tags were not read before the request.
+    return draft if isinstance(draft, StoredResponse) and not draft.tags else None

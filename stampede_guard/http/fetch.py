@@ -10,11 +10,11 @@ import msgspec
 
 from stampede_guard.engine.engine import is_beside
 from stampede_guard.engine.previous import previous
-from stampede_guard.errors import StampedeError
 from stampede_guard.http.asking import Try, begin, nonce_of, stored_before, tries
+from stampede_guard.http.groups import VersionsBefore
 from stampede_guard.http.judging import SERVER_ERRORS, judge, names_somebody, replaces_errors, with_body
 from stampede_guard.http.marks import ENOUGH
-from stampede_guard.http.refusals import ABOUT_THE_QUESTION, Refusals
+from stampede_guard.http.refusals import ABOUT_THE_QUESTION, OriginFailed, Refusals
 from stampede_guard.http.requests.exchange import Exchange, Send
 from stampede_guard.http.requests.incoming import Incoming
 from stampede_guard.http.requests.request import CacheRequest
@@ -30,11 +30,7 @@ from stampede_guard.http.spec.validation import same_representation
 if TYPE_CHECKING:
     from stampede_guard.http.cache import Cache
 
-__all__ = ["Fetch", "OriginFailed"]
-
-
-class OriginFailed(StampedeError):
-    """The application failed, and a stale response may be served instead (RFC 5861, 4)."""
+__all__ = ["Fetch"]
 
 
 class Fetch:
@@ -54,6 +50,7 @@ class Fetch:
         *,
         incoming: Incoming | None = None,
         send: Send | None = None,
+        bypassed: bool = False,
     ) -> None:
         self.request = request
         self.live: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
@@ -75,6 +72,8 @@ class Fetch:
         self._exchange: Exchange | None = None
         self._personal = False
         self._stands_in = False
+        self._bypassed = bypassed
+        self._before: VersionsBefore | None = None
         self._cache = cache
         self._name = name
 
@@ -161,6 +160,8 @@ class Fetch:
            at each hit either.
         """
         old, known = stored_before(), previous()
+        if old is not None and not await self._cache.groups.hold(self._name, old, local=self._bypassed):
+            old = None
         if self.outdated:
             # The fence prevents what follows from counting as true of every response.
             await self._cache.invalidate_key(self._name)
@@ -174,8 +175,12 @@ class Fetch:
         return msgspec.structs.replace(old, age=old.age + known.age, again=True)
 
     async def _asked(self) -> StoredResponse | Refusal:
+        groups = self._cache.groups
         old = stored_before()
-        if old is not None and not old.is_for(self.request.fields):
+        self._before = await groups.before(self._name, old, bypassed=self._bypassed)
+        if old is not None and not (
+            old.is_for(self.request.fields) and await groups.hold(self._name, old, local=self._bypassed)
+        ):
             old = None
         readers = self._cache.waiting_for(self._name, but=self)
         exchange: Exchange | None = None
@@ -213,9 +218,9 @@ class Fetch:
         if head.status in SERVER_ERRORS and old is not None and self._may_be_stale(old):
             return self._failure(exchange, old, "status")
         if self.request.method == "HEAD":
-            return self._learned(exchange, head, old, requested_at)
+            return await self._learned(exchange, head, old, requested_at)
         if head.status == 304:
-            return self._unchanged(exchange, head, old, requested_at)
+            return await self._unchanged(exchange, head, old, requested_at)
         if head.status == 206 and any(name == b"range" for name, _ in exchange.ours):
             return await self._completed(exchange, head, old, requested_at)
         draft = self._judge(head, requested_at, nonce=nonce_of(old))
@@ -235,7 +240,11 @@ class Fetch:
             if exchange.too_large:
                 return self._refuse(exchange, "too large", of_all=True)
             return self._failure(exchange, old, "broken off")
-        self.value = with_body(draft, body, add_etag=self._cache.settings.add_etag)
+        return await self._kept(with_body(draft, body, add_etag=self._cache.settings.add_etag))
+
+    async def _kept(self, value: StoredResponse) -> StoredResponse:
+        assert self._before is not None
+        self.value = await self._cache.groups.marked(self._name, value, self._before)
         return self.value
 
     def _judge(
@@ -320,7 +329,7 @@ class Fetch:
         age = old.age + (known.age if known is not None else 0.0)
         return replaces_errors(old, age, self.request, self._cache.settings)
 
-    def _unchanged(
+    async def _unchanged(
         self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float
     ) -> StoredResponse | Refusal | None:
         if not exchange.ours:
@@ -329,8 +338,7 @@ class Fetch:
         exchange.keep()
         if old is None or same_representation(old.fields, head.fields) == "other":
             return None
-        self.value = self._updated(old, head, requested_at)
-        return self.value
+        return await self._kept(self._updated(old, head, requested_at))
 
     def _updated(self, old: StoredResponse, head: Response, requested_at: float) -> StoredResponse:
         """RFC 9111, 4.3.4: with the fields of the answer, and with its age."""
@@ -365,21 +373,20 @@ class Fetch:
         rest = exchange.whole()
         if rest is None or len(rest) != held.last + 1 - held.first:
             return None
-        self.value = with_body(draft, old.body + rest, add_etag=False)
-        return self.value
+        return await self._kept(with_body(draft, old.body + rest, add_etag=False))
 
-    def _learned(
+    async def _learned(
         self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float
     ) -> StoredResponse | Refusal:
         """RFC 9111, 4.3.5."""
         if old is not None and not old.part:
             verdict = head_verdict(old.response, head)
             if verdict == "update":
-                self.value = self._updated(old, head, requested_at)
+                value = await self._kept(self._updated(old, head, requested_at))
                 if not self.live.done():
                     exchange.go_live()
                     self.live.set_result(exchange)
-                return self.value
+                return value
             # A response for one client says nothing about what others are served.
             of_one = self._judge(head, requested_at, nonce="") in _OF_ONE_CLIENT
             self.outdated = verdict == "outdated" and not of_one

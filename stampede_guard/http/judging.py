@@ -9,6 +9,7 @@ import secrets
 
 from msgspec.structs import replace
 
+from stampede_guard.http.requests.origin import tags_of_groups
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.requester import is_safe_listed
 from stampede_guard.http.requests.settings import Settings
@@ -16,6 +17,7 @@ from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.directives import MOST_SECONDS, Directives, effective
 from stampede_guard.http.spec.fields import first, has, is_of_one_requester, lines, token, without
 from stampede_guard.http.spec.freshness import Lifetime, corrected_initial_age, lifetime
+from stampede_guard.http.spec.groups import groups_of
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.ranges import content_range
 from stampede_guard.http.spec.reuse import may_serve_on_error
@@ -89,13 +91,12 @@ def judge(
     held = content_range(response) if response.status == 206 else None
     if response.status == 206 and held is None:
         return "partial"
-    names = names_in_vary(response.fields)
+    names = _names_varied(request, response)
     if names is None:
         return "vary"
-    if request.route is not None:
-        names = tuple(sorted({*names, *request.route.names}))
-    if unsaid := _varies_unsaid(response):
-        names = tuple(sorted({*names, *unsaid}))
+    groups = groups_of(response.fields)
+    if groups is None:
+        return "groups"
     fields = stored_fields(response, directives)
     age = corrected_initial_age(
         response.fields if dated is None else dated,
@@ -117,6 +118,7 @@ def judge(
         keep=_keep(response, directives, settings, varies=bool(names)),
         targeted=directives.targeted,
         guessed=not _is_declared(directives, life),
+        tags=tags_of_groups(groups, request.target, request.fields) if groups else (),
     )
 
 
@@ -204,6 +206,16 @@ def _is_malformed(response: Response) -> bool:
 def _is_declared(directives: Directives, life: Lifetime) -> bool:
     """Whether the application, or a route, has declared that the response may be stored."""
     return life.explicit or b"public" in directives or b"no-cache" in directives
+
+
+def _names_varied(request: CacheRequest, response: Response) -> tuple[bytes, ...] | None:
+    """The request fields that select the response: those in its Vary, its route's, and those that go unsaid."""
+    names = names_in_vary(response.fields)
+    if names is None:
+        return None
+    of_route = () if request.route is None else request.route.names
+    unsaid = _varies_unsaid(response)
+    return tuple(sorted({*names, *of_route, *unsaid})) if of_route or unsaid else names
 
 
 def _varies_unsaid(response: Response) -> set[bytes]:

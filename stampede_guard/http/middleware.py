@@ -63,7 +63,8 @@ class StampedeMiddleware:
     no-cache and no-store are obeyed ("obey") or not ("ignore"). `stream_timeout`: requests do not wait for a
     response without a length longer than these seconds after its first line. `cache_status=False` omits
     Cache-Status. `x_cache` adds X-Cache: HIT or MISS, `expose_key` the entry's name to Cache-Status, `add_etag` an
-    ETag to stored responses without one.
+    ETag to stored responses without one. `strip_groups`: responses are sent without Surrogate-Key and
+    Cache-Tag, as CDNs do.
 
     Requests for the same thing are collapsed. A request that wants an answer of the origin (`no-cache`) joins
     others that want the same. A flight runs with a copy of the context of its request.

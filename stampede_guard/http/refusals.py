@@ -11,17 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from stampede_guard.errors import StampedeError
 from stampede_guard.http.marks import ENOUGH
 
 if TYPE_CHECKING:
     from stampede_guard.http.fetch import Fetch
 
-__all__ = ["ABOUT_THE_CLIENT", "ABOUT_THE_QUESTION", "Refusals"]
+__all__ = ["ABOUT_THE_CLIENT", "ABOUT_THE_QUESTION", "OriginFailed", "Refusals"]
 
 ABOUT_THE_CLIENT = frozenset({"authorization", "credentials"})
 """Refused because of the requester: another requester's response may be storable."""
 ABOUT_THE_QUESTION = frozenset({206, 304, 412, 416, 417})
 """Or because of the form of the request."""
+
+
+class OriginFailed(StampedeError):
+    """The application failed, and a stale response may be served instead (RFC 5861, 4)."""
 
 
 class Refusals:

@@ -13,13 +13,14 @@ import math
 from collections.abc import Awaitable
 from typing import Any
 
-from stampede_guard.engine.tasks import done_within
+from stampede_guard.engine.tasks import done_within, retrieve
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, WaitTimeout
 from stampede_guard.http.answer import answer, covers, marked, reply, send_response
 from stampede_guard.http.cache import Cache, Lookup
 from stampede_guard.http.direct import direct
-from stampede_guard.http.fetch import Fetch, OriginFailed
+from stampede_guard.http.fetch import Fetch
 from stampede_guard.http.judging import SERVER_ERRORS, replaces_errors
+from stampede_guard.http.refusals import OriginFailed
 from stampede_guard.http.requests.exchange import BrokenOff, Exchange, Send
 from stampede_guard.http.requests.incoming import Incoming
 from stampede_guard.http.requests.request import CacheRequest
@@ -155,10 +156,12 @@ class Visit:
     async def _from_flight(self, found: Lookup, why: Forwarded, *, bypassed: bool) -> bool:
         """Whether the request was answered."""
         cache = self._cache
-        fetch = Fetch(cache, self._request, found.key, incoming=self._incoming, send=self._send)
+        fetch = Fetch(
+            cache, self._request, found.key, incoming=self._incoming, send=self._send, bypassed=bypassed
+        )
         cache.wait(found.key, fetch)
         flight = asyncio.ensure_future(cache.fly(found, fetch.run, bypassed=bypassed))
-        flight.add_done_callback(_look_at)
+        flight.add_done_callback(retrieve)
         try:
             await done_within(None, flight, fetch.live)
             if fetch.live.done():
@@ -232,6 +235,9 @@ class Visit:
         """Serves the response of another request's call."""
         cache, request = self._cache, self._request
         if not (value.is_for(request.fields) and covers(value, request) and request.may_have(value)):
+            return False
+        if not await cache.groups.hold(found.key, value, local=self._bypassed):
+            # It was asked for before an invalidation, and this request may have come after it.
             return False
         age = value.age + cache.resident(found.key, value)
         if not value.may_be_shared(age):
@@ -344,9 +350,3 @@ class Visit:
 def _left(stored: StoredResponse, age: float) -> int:
     """Further seconds of freshness (RFC 9211, 2.4)."""
     return math.floor(stored.lifetime - age)
-
-
-def _look_at(flight: asyncio.Future[Any]) -> None:
-    """Retrieves the exception of a flight without waiters, so that asyncio does not report it as never retrieved."""
-    if not flight.cancelled():
-        flight.exception()

@@ -32,7 +32,7 @@ async def test_variants_of_one_url_are_bounded() -> None:
         for number in range(50):
             await fleet.get(x_random=str(number))
         store: Any = store_of(fleet.guards[0])
-        assert len(store) <= 5
+        assert len(store) <= 5 + 1, "the variants, and what groups of responses need"
 
 
 async def test_two_variants_in_one_place_are_never_taken_for_each_other() -> None:

@@ -278,7 +278,7 @@ async def test_a_vary_on_a_random_field_fills_no_more_than_the_places_of_its_url
             answer = await fleet.get(x_random=f"{number}" * 4000)
             assert answer.body == b"answer %d" % (number + 1)
         store: Any = store_of(fleet.guards[0])
-        assert len(store) <= 9
+        assert len(store) <= 9 + 1, "the variants, and what groups of responses need"
         values = [entry.value for entry in store._entries.values() if entry.value is not None]
         assert sum(len(value.body) for value in values) < 9 * 1000
 
@@ -296,4 +296,4 @@ async def test_two_middlewares_share_nothing_whatever_they_are_called() -> None:
                     if (target := target_of(scope_of("GET", "/", []), ((b"host", b"a"),))) is not None
                 }
                 assert len(keys) == 4
-        assert own.prefix == "http2:"
+        assert own.prefix == "http3:"

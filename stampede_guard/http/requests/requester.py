@@ -22,6 +22,7 @@ __all__ = [
     "is_safe_listed",
     "overrides_method",
     "requester",
+    "told_places",
 ]
 
 SAFE = frozenset(
@@ -268,9 +269,17 @@ def forwarded_part(names: AbstractSet[bytes], fields: Fields, *, scheme: str, ho
 
     A client that invents these fields gets its own entries, and cannot poison other clients' entries.
     """
+    told = told_places(names, fields, scheme=scheme, host=host)
+    return repr(sorted(set(told))) if told else ""
+
+
+def told_places(
+    names: AbstractSet[bytes], fields: Fields, *, scheme: str, host: str
+) -> list[tuple[bytes, bytes]]:
+    """The fields that say something about the URL that a proxy was asked for, where it is not the request's own."""
     places = {name for name in names - SAFE if _is_place(name)}
     if not places:
-        return ""
+        return []
     own = {
         b"x-forwarded-host": host,
         b"x-forwarded-proto": scheme,
@@ -283,7 +292,7 @@ def forwarded_part(names: AbstractSet[bytes], fields: Fields, *, scheme: str, ho
             told += [(name, pair) for pair in _host_and_proto(value)]
         elif name in places and value.strip().lower().decode("latin-1") != own.get(name):
             told.append((name, value.strip()))
-    return repr(sorted(set(told))) if told else ""
+    return told
 
 
 def _host_and_proto(line: bytes) -> list[bytes]:

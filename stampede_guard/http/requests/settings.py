@@ -36,6 +36,7 @@ class MiddlewareOptions(TypedDict, total=False):
     x_cache: bool
     expose_key: bool
     add_etag: bool
+    strip_groups: bool
     credential_headers: Sequence[str | bytes] | None
     stale_if_error: Duration
     heuristics: bool
@@ -60,6 +61,7 @@ class Settings:
     x_cache: bool = False
     expose_key: bool = False
     add_etag: bool = False
+    strip_groups: bool = False
     credential_headers: tuple[bytes, ...] | None = None
     stale_if_error: float = 60.0
     heuristics: bool = False

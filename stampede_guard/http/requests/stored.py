@@ -45,6 +45,7 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     - `guessed`: no field allowed to store it, so it is only for requests without fields of their own.
     - `again`: this is the response that was stored before. The waiting requests have no answer yet: they ask again.
     - `made_by`: the requester, if nobody may use the response without validation.
+    - `tags`: names of the tags of its groups, without the namespace. `versions`: theirs before it was asked for.
     """
 
     status: int
@@ -64,6 +65,8 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     again: bool = False
     guessed: bool = False
     made_by: bytes = b""
+    tags: tuple[str, ...] = ()
+    versions: tuple[bytes, ...] = ()
 
     @property
     def response(self) -> Response:

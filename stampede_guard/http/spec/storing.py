@@ -54,6 +54,7 @@ Refusal = Literal[
     "credentials",
     "stream",
     "malformed",
+    "groups",
 ]
 """Why a response is not stored; the `detail` in Cache-Status."""
 

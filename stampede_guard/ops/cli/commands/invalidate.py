@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stampede_guard.api.environment import with_environment
+from stampede_guard.engine.tags.late import windows_of
 from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.ops.cli.known import of_function
 from stampede_guard.ops.cli.names import complete, is_tag
@@ -137,6 +138,8 @@ async def _drop_part(session: Session, names: list[str], namespace: str) -> int:
     import asyncio
 
     policy = with_environment(Policy())
+    # First: see `engine.tags.late`.
+    await asyncio.gather(*map(session.drop_tag, windows_of(names)))
     # The lifetimes only set the minimum time for which the fence is remembered. A record that lives longer stays.
     answers = await asyncio.gather(
         *(

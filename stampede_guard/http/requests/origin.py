@@ -1,0 +1,48 @@
+"""The tags of responses: which text stands for a group, everywhere and on one origin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stampede_guard.engine.engine import EVERYWHERE, OF_ORIGIN
+from stampede_guard.engine.tags.templates import tag_key
+from stampede_guard.http.requests.entries import Target
+from stampede_guard.http.requests.requester import told_places
+from stampede_guard.http.spec.message import Fields
+
+__all__ = ["origin_of", "tag_of_group", "tags_invalidated", "tags_of_groups"]
+
+_OF_AN_ORIGIN = (b"host", b"proto", b"port", b"scheme", b"server", b"forwarded")
+
+
+def origin_of(target: Target, fields: Fields) -> str:
+    """Scheme and host, and what a proxy says of them: two tenants behind one proxy are two origins."""
+    own = f"{target.scheme}://{target.host}"
+    names = {name for name, _ in fields}
+    told = told_places(names, fields, scheme=target.scheme, host=target.host)
+    beside = sorted({pair for pair in told if any(part in pair[0] for part in _OF_AN_ORIGIN)})
+    return own if not beside else f"{own} {beside!r}"
+
+
+def tag_of_group(group: str, origin: str | None = None) -> str:
+    """The text of a tag. A host contains no space, and `origin_of` writes texts of clients with quotes."""
+    return f"{EVERYWHERE}{group}" if origin is None else f"{OF_ORIGIN}{origin} {group}"
+
+
+def tags_of_groups(groups: Iterable[str], target: Target, fields: Fields) -> tuple[str, ...]:
+    """Names in the store, after the namespace: two for each group."""
+    found: list[str] = []
+    origin = origin_of(target, fields)
+    for group in groups:
+        found += (tag_key(tag_of_group(group)), tag_key(tag_of_group(group, origin)))
+    return tuple(found)
+
+
+def tags_invalidated(groups: Iterable[str], target: Target, fields: Fields) -> tuple[str, ...]:
+    """On the origin of the request, and on the one that it would have without the fields of proxies.
+
+    1. A client invents such a field, and sends an unsafe request. 2. The groups of its own origin would be
+    invalidated, and those that everybody else reads would not.
+    """
+    origins = dict.fromkeys((origin_of(target, fields), origin_of(target, ())))
+    return tuple(tag_key(tag_of_group(group, origin)) for group in groups for origin in origins)
