@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stampede_guard.ops.console.screen import Parameter, ConsoleScreen
+from stampede_guard.ops.console.screen import ConsoleScreen, Parameter
 
 __all__ = ["document"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stampede_guard.ops.console.screen import ConsoleScreen
-from stampede_guard.ops.console.screens import overview
+from stampede_guard.ops.console.screens import herds, overview
 
 __all__ = ["SCREENS"]
 
-SCREENS: tuple[ConsoleScreen, ...] = (overview.SCREEN,)
+SCREENS: tuple[ConsoleScreen, ...] = (overview.SCREEN, herds.SCREEN)

@@ -9,13 +9,13 @@ from stampede_guard.ops.console.fleet import KEPT_SLOTS
 from stampede_guard.ops.console.screen import Asked, ConsoleScreen
 from stampede_guard.ops.fleet.snapshot import snapshot
 from stampede_guard.stores.fleet.series import WATCHED
+from stampede_guard.stores.fleet.stream import HERD_KINDS
 
 if TYPE_CHECKING:
     from stampede_guard.ops.console.fleet import Fleet
 
 __all__ = ["SCREEN"]
 
-HERD_WORDS = frozenset(("asked", "began", "ended", "woken"))
 RATES = ("hits", "stale", "misses", "computations", "saved")
 LINES = 12
 
@@ -23,7 +23,7 @@ LINES = 12
 async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
     seen = await fleet.now()
     total = seen.all
-    faults = [one for one in await fleet.happened() if one.kind not in HERD_WORDS][-LINES:]
+    faults = [one for one in await fleet.happened() if one.kind not in HERD_KINDS][-LINES:]
     return {
         "seconds": seen.seconds,
         "processes": seen.processes,

@@ -1,0 +1,96 @@
+"""The screen of herds: a real herd of three guards, a herd with a fault, and words that are no markup."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from contextlib import AsyncExitStack
+
+from stampede_guard import StampedeGuard
+from stampede_guard.ops.console.screens import herds
+from stampede_guard.ops.fleet.lanes import STYLE
+from tests.ops.console.conftest import Browser
+from tests.support.gate import Gate, until
+
+HOSTILE = '"><script>alert(1)</script>'
+
+
+async def published(guard: StampedeGuard) -> None:
+    await guard.engine.runtime().publishers.aclose()
+
+
+async def test_a_herd_of_a_fleet_is_a_row_a_figure_and_a_table(
+    browser: Browser, valkey_url: str, namespace: str
+) -> None:
+    async with AsyncExitStack() as stack:
+        made = [StampedeGuard.from_url(valkey_url, namespace=namespace) for _ in range(3)]
+        fleet = [await stack.enter_async_context(guard) for guard in made]
+        for guard in fleet:
+            await guard.get_or_compute("warm", _value)
+        await browser.see("/herds")
+        await until(lambda: all(guard.engine.hooks.any for guard in fleet))
+        gate = Gate()
+
+        async def compute() -> str:
+            await gate.hold()
+            return "value"
+
+        calls = [asyncio.create_task(fleet[0].get_or_compute("report:7", compute)) for _ in range(4)]
+        await gate.arrival()
+        calls += [asyncio.create_task(guard.get_or_compute("report:7", _value)) for guard in fleet[1:]]
+        await until(lambda: all(guard.engine.runtime().flights for guard in fleet))
+        gate.open()
+        assert await asyncio.gather(*calls) == ["value"] * 6
+        for guard in fleet:
+            await published(guard)
+
+    told = (await browser.see("/api/herds")).json()
+    (row,) = told["herds"]
+    assert row["function"].endswith("get_or_compute")
+    assert (row["callers"], row["computations"], row["collapsed"]) == (6, 1, 5)
+    assert row["key"].startswith("#") and "report" not in json.dumps(told)
+    # The guards of this test are one process.
+    one = await browser.see("/herds", id=row["id"])
+    assert "gets the lease, token" in one.text and "4 callers served" in one.text
+    assert 'class="herd-figure"' in one.text and 'class="compute"' in one.text
+    assert "style=" not in one.text and "<style" not in one.text
+    twin = (await browser.see("/api/herds", id=row["id"])).json()["herd"]
+    assert {"granted", "published", "woken", "landed"} <= {mark["kind"] for mark in twin["marks"]}
+    assert one.text.count(" ms</td>") == len(twin["marks"]), "the table has the same marks"
+
+
+async def _value() -> str:
+    return "value"
+
+
+async def test_hostile_words_are_shown_and_do_nothing(
+    browser: Browser, guard: StampedeGuard, namespace: str
+) -> None:
+    session = guard.engine.runtime().session
+    words = {"function": HOSTILE, "key": HOSTILE, "process": HOSTILE}
+    lines = [
+        {"kind": "asked", "flight": "1", **words},
+        {"kind": "taken over", "error": HOSTILE, **words},
+        {"kind": HOSTILE, "what": HOSTILE, **words},
+        {"kind": "ended", "flight": "1", "seconds": 0.1, "error": HOSTILE, **words},
+    ]
+    await session.tell(namespace, [(10, json.dumps(line)) for line in lines])
+    (row,) = (await browser.see("/api/herds", only="faults")).json()["herds"]
+    assert row["faults"] == ["taken over"]
+    for page in (await browser.see("/herds"), await browser.see("/herds", id=row["id"])):
+        assert page.status_code == 200 and "&lt;script&gt;" in page.text
+        assert "<script>alert" not in page.text
+
+
+async def test_a_herd_that_is_forgotten_is_said_to_be(browser: Browser) -> None:
+    page = await browser.see("/herds", id="1-none")
+    assert page.status_code == 200 and "not known any more" in page.text
+
+
+async def test_the_style_sheet_has_the_colours_of_the_figure(browser: Browser) -> None:
+    sheet = (await browser.see("/static/console.css")).text
+    rules = STYLE.partition("  .herd-figure .still")[0]
+    for rule in re.findall(r"^ +(\.herd-figure .*\})$", rules, re.MULTILINE):
+        assert rule in sheet
+    assert herds.SCREEN.path == "/herds"
