@@ -33,7 +33,7 @@ give it to their hooks in `Waited.trace`. Anything else is ignored.
 | `LeaseWon`, then `LeaseReleased` or `HoldLost` | lease of `stampede_guard.leases` that was held |
 | `LeaseSkipped` | attempt that ended because another holder has the lease |
 | `JobStarted`, then `JobEnded` | slot of a job that this worker claimed; only `JobEnded` if it did not run |
-| `JobOverdue`, then `JobOnTime` | job, in each worker that follows it and sees the change |
+| `JobOnTime` or `JobOverdue` | job, in each worker that begins to follow it, and then for each change |
 
 Two fields are in every event about an entry. `function` is its name in logs and metrics: a function's name; the `name=`
 of a `get_or_compute` or `single`, or just `get_or_compute`; the name of an election, a job or an exclusive function, or
@@ -357,7 +357,7 @@ class JobOverdue(_AboutEntry):
 
 @dataclass(frozen=True, slots=True)
 class JobOnTime(_AboutEntry):
-    """It is no longer overdue, or this worker no longer follows it."""
+    """It is not overdue, or this worker no longer follows it."""
 
 
 Event = (

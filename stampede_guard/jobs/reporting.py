@@ -47,8 +47,11 @@ def unsettled(job: str, slot: int, ending: Ending, error: Exception | None) -> N
     )  # fmt: skip
 
 
-def punctual(part: LoopState, view: JobView, *, was_overdue: bool) -> bool:
-    """Tell the hooks if the job has become overdue, or no longer is. Returns whether it is overdue."""
+def punctual(part: LoopState, view: JobView, *, was_overdue: bool | None) -> bool:
+    """Tell the hooks if the job has become overdue, or no longer is. Returns whether it is overdue.
+
+    `was_overdue`: None at the first look, which tells in any case.
+    """
     health = health_of(view)
     if health.overdue != was_overdue and part.hooks:
         function = _function(part, view.job)

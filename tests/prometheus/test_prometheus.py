@@ -5,14 +5,10 @@ Needs `prometheus` and `promtool` (Debian: apt-get install prometheus): `make te
 
 from __future__ import annotations
 
-import json
 import re
-import socket
 import subprocess
 import sys
 import time
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +19,7 @@ import yaml
 from bench.herd.valkey import ValkeyServer
 from scripts.dashboard import PANELS
 from tests.ops.dashboards.test_files import ALERTS, FOLDER, ROOT
+from tests.prometheus.daemon import ask, prometheus_with
 
 PATIENCE = 60.0
 BUSY = {
@@ -117,40 +114,12 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             for _ in range(2)
         ]
         ports = [int(process.stdout.readline()) for process in fleet if process.stdout is not None]
-        (folder / "prometheus.yml").write_text(
-            yaml.safe_dump({
-                "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-                "rule_files": [str(FOLDER / "alerts.yml")],
-                "scrape_configs": [
-                    {"job_name": "shop", "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports]}]}
-                ],
-            })
-        )  # fmt: skip
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        daemon = subprocess.Popen(
-            [
-                "prometheus",
-                f"--config.file={folder / 'prometheus.yml'}",
-                f"--storage.tsdb.path={folder / 'data'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
         try:
-            yield f"http://127.0.0.1:{port}"
+            with prometheus_with(folder, {"shop": ports}) as url:
+                yield url
         finally:
-            daemon.terminate()
-            daemon.wait(timeout=30)
             for process in fleet:
                 process.communicate(timeout=30)
-
-
-def ask(url: str, path: str, **query: str) -> Any:
-    with urllib.request.urlopen(f"{url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
-        return json.load(answer)["data"]
 
 
 def eventually(url: str, expr: str) -> list[Any]:

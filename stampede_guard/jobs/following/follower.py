@@ -85,7 +85,7 @@ class Follower:
         self._looks = Looks(part, runs) if looks is None else looks
         self._asker = Asker(JobPoll(registration=self._registration, attempts=job.terms.attempts), 0.0, 0.0)
         self._claims: dict[int, str] = {}
-        self._overdue = False
+        self._overdue: bool | None = None
 
     async def follow(self) -> None:
         """Run until cancelled. An outage of the back end is logged once when it begins, and once when it ends."""

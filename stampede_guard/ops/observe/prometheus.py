@@ -35,12 +35,14 @@ The gauges of several processes are added up, those of ended processes left out.
 
 from __future__ import annotations
 
-from typing import Literal, assert_never
+from typing import Literal, assert_never, get_args
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from stampede_guard import events
+from stampede_guard.errors import RefusalKind
 from stampede_guard.events import Event
+from stampede_guard.jobs.messages import ENDED
 from stampede_guard.ops.observe.buckets import SECONDS, SIZES, STORE_SECONDS
 from stampede_guard.ops.observe.gauges import Gauges
 from stampede_guard.options import takes_options
@@ -75,6 +77,7 @@ class PrometheusHook:
             return Gauge(f"{prefix}_{name}", text, labels, registry=registry, multiprocess_mode=mode)
 
         self._functions: set[str] = set()
+        self._begun: set[str] = set()
         self._gauges = Gauges(gauge, self._label)
         self._served = counter("served_total", "Stored values that calls got.", "function", "source")
         self._calls = counter("calls_total", "Calls of cached functions.", "function", "result")
@@ -102,6 +105,8 @@ class PrometheusHook:
         self._refusals = counter(
             "store_refusals_total", "Times the store began or stopped refusing.", "kind", "state"
         )
+        for kind in get_args(RefusalKind):
+            self._refusals.labels(kind, "refused")
         self._sizes = histogram(
             "value_bytes", "Sizes of computed values that were stored.", "function", buckets=SIZES
         )
@@ -116,15 +121,15 @@ class PrometheusHook:
         self._gauges(event)
         match event:
             case events.Hit():
-                label = self._label(event.function)
+                label = self._called(event.function)
                 self._calls.labels(label, "hit").inc()
                 self._served.labels(label, event.source).inc()
             case events.Stale():
-                label = self._label(event.function)
+                label = self._called(event.function)
                 self._calls.labels(label, "stale").inc()
                 self._served.labels(label, event.source).inc()
             case events.Miss():
-                self._calls.labels(self._label(event.function), "miss").inc()
+                self._calls.labels(self._called(event.function), "miss").inc()
             case events.Waited():
                 self._waits.labels(self._label(event.function), event.outcome).observe(event.seconds)
             case events.Refreshed():
@@ -162,14 +167,34 @@ class PrometheusHook:
                 self._store_seconds.labels(event.part).observe(event.seconds)
             case events.Started() | events.JobStarted():
                 pass
-            case events.JobOverdue() | events.JobOnTime() | events.L1Sized():
-                pass  # gauges only
+            case events.JobOverdue() | events.JobOnTime():
+                self._followed(event.function)
+            case events.L1Sized():
+                pass
             case events.JobEnded():
                 label = self._label(event.function)
                 self._jobs.labels(label, event.outcome).inc()
                 self._job_seconds.labels(label).observe(event.seconds)
             case _:
                 assert_never(event)
+
+    # --- series that begin with 0 ---------------------------------------------------------------
+    # 1. A job fails once. 2. Its series appears, with the value 1. 3. Prometheus sees no increase: it has no earlier
+    # sample. So the series that alerts use exist before anything goes wrong.
+
+    def _called(self, function: str) -> str:
+        label = self._label(function)
+        if label not in self._begun:
+            self._begun.add(label)
+            for result in ("hit", "stale", "miss"):
+                self._calls.labels(label, result)
+            for counter in (self._takeovers, self._lost):
+                counter.labels(label)
+        return label
+
+    def _followed(self, job: str) -> None:
+        for outcome in ENDED:
+            self._jobs.labels(self._label(job), outcome)
 
     def _label(self, function: str) -> str:
         if function not in self._functions:

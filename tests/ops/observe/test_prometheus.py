@@ -74,6 +74,21 @@ async def test_a_guard_with_the_hook_fills_the_metrics(registry: CollectorRegist
     assert "secret" not in text(registry)
 
 
+def test_what_alerts_count_begins_with_zero_before_anything_goes_wrong(registry: CollectorRegistry) -> None:
+    hook = PrometheusHook(registry)
+    hook(events.Miss("f", ENTRY))
+    hook(events.JobOnTime("sync", ENTRY))
+    for name, labels in (
+        ("calls_total", {"function": "f", "result": "hit"}),
+        ("takeovers_total", {"function": "f"}),
+        ("leases_lost_total", {"function": "f"}),
+        ("job_slots_total", {"function": "sync", "outcome": "failed"}),
+        ("store_refusals_total", {"kind": "permission", "state": "refused"}),
+    ):
+        # Otherwise its first event is no increase for Prometheus.
+        assert registry.get_sample_value(f"stampede_guard_{name}", labels) == 0
+
+
 def test_gauges_follow_what_begins_and_ends(registry: CollectorRegistry) -> None:
     hook = PrometheusHook(registry)
 
@@ -112,7 +127,7 @@ def test_labels_are_bounded_whatever_keys_are_called(registry: CollectorRegistry
     for number in range(MOST_FUNCTIONS + 50):
         hook(events.Hit(f"shop:{number}", ENTRY))
     lines = [line for line in text(registry).splitlines() if line.startswith("stampede_guard_calls_total")]
-    assert len(lines) == MOST_FUNCTIONS + 1
+    assert len(lines) == 3 * (MOST_FUNCTIONS + 1)
     assert (
         registry.get_sample_value("stampede_guard_calls_total", {"function": "other", "result": "hit"}) == 50
     )
