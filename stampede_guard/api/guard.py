@@ -186,18 +186,20 @@ class StampedeGuard(KeyedValues):
         actions: Iterable[str] = (),
         shows_names: bool = False,
         leases: Any = None,
+        jobs: Any = None,
     ) -> AsgiApp:
         """Pages about the running fleet: `app.mount("/ops", guard.console(allow=is_admin))`. Needs the extra `console`.
 
         `allow(request)` returns True, or the user's name for the audit records; it may be a coroutine function. Without
         it, every answer is 403. `actions` names what may be done, for example `("mode",)`; nothing by default.
         `shows_names`: show names of entries, which contain values of parameters, instead of hashes. `leases`: a client
-        of leases, for pages about them and about jobs. Raises `Misuse`. See docs/operators.md.
+        of leases, for pages about them and about jobs. `jobs`: the `Jobs` of this process, whose leases are shown then,
+        and which can be run by hand. Raises `Misuse`. See docs/operators.md.
         """
         # The pages are a floor above this one, so nothing here imports them. The package loads the class when it is
         # asked for, like its public names.
         app: AsgiApp = sys.modules[__name__.partition(".")[0]].ConsoleApp(
-            self, allow=allow, actions=actions, shows_names=shows_names, leases=leases
+            self, allow=allow, actions=actions, shows_names=shows_names, leases=leases, jobs=jobs
         )
         return app
 

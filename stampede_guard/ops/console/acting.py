@@ -49,7 +49,7 @@ async def act(fleet: Fleet, action: Action, form: Mapping[str, str], *, user: st
     """Do it and record it, also if it failed. Returns what was done, in one sentence. Raises `Misuse`, `StoreError`."""
     asked = checked(action.parameters, form)
     try:
-        said = await action.do(fleet, asked)
+        said = await action.do(fleet, {**asked, "by": user})
     except StampedeError as error:
         await _record(fleet, action, asked, user, client, f"failed: {type(error).__name__}")
         raise

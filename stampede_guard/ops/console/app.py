@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from stampede_guard.api.guard import StampedeGuard
+    from stampede_guard.jobs.scheduler import Jobs
     from stampede_guard.leases.client import Leases
 
 __all__ = ["ConsoleApp"]
@@ -56,7 +57,8 @@ class ConsoleApp:
 
     `allow(request)` returns True or the user's name, and may be a coroutine function. Without it, every answer is 403.
     `actions`: names of what may be done; nothing by default. `shows_names`: names of entries, which contain values of
-    parameters, instead of hashes. `leases`: a client of leases, for their pages and those of jobs. Raises `Misuse`.
+    parameters, instead of hashes. `leases`: a client of leases, for their pages and those of jobs. `jobs`: the jobs of
+    this process, which its console can run by hand. Raises `Misuse`.
     """
 
     def __init__(
@@ -67,9 +69,15 @@ class ConsoleApp:
         actions: Iterable[str] = (),
         shows_names: bool = False,
         leases: Leases | None = None,
+        jobs: Jobs | None = None,
     ) -> None:
         fleet = Fleet(
-            guard.engine.store.servers, guard.namespace, guard=guard, leases=leases, shows_names=shows_names
+            guard.engine.store.servers,
+            guard.namespace,
+            guard=guard,
+            leases=leases,
+            jobs=jobs,
+            shows_names=shows_names,
         )
         self._begin(fleet, allow, actions)
 

@@ -22,6 +22,7 @@ from stampede_guard.stores.fleet.series import WATCHED
 
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
+    from stampede_guard.jobs.scheduler import Jobs
     from stampede_guard.leases.client import Leases
     from stampede_guard.stores.fleet.stream import Happening
     from stampede_guard.stores.protocol import Session, Store
@@ -48,7 +49,7 @@ class Reached:
 
 
 class Fleet:
-    """`guard` and `leases` are None where the console has none. `url` is for hiding its password in errors."""
+    """`guard`, `leases` and `jobs` are None where the console has none. `url` is for hiding its password in errors."""
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class Fleet:
         *,
         guard: StampedeGuard | None = None,
         leases: Leases | None = None,
+        jobs: Jobs | None = None,
         shows_names: bool = False,
         url: str | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -65,7 +67,8 @@ class Fleet:
         self.store = store
         self.namespace = namespace
         self.guard = guard
-        self.leases = leases
+        self.leases = jobs.leases if leases is None and jobs is not None else leases
+        self.jobs = jobs
         self.shows_names = shows_names
         self.url = url
         self._clock = clock

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from stampede_guard.ops.console.bars import Bars
 from stampede_guard.ops.console.charts import Chart
 from stampede_guard.ops.console.screen import ConsoleScreen
 
@@ -82,7 +83,7 @@ _ENVIRONMENT.filters |= {
     "clock": clock_text,
     "moment": moment_text,
 }
-_ENVIRONMENT.globals |= {"Chart": Chart}
+_ENVIRONMENT.globals |= {"Bars": Bars, "Chart": Chart}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class Page:
     here: str
     version: str
 
-    def link(self, name: str, **query: Any) -> str:
+    def link(self, name: str, /, **query: Any) -> str:
         """The address of a screen: `page.link("function", name=title)`. Empty parameters are left out."""
         return self._address("" if name == "overview" else name, query)
 

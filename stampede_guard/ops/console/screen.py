@@ -51,7 +51,8 @@ class Parameter:
 class Action:
     """`name`: the right, as `actions=` names it. `about`: what it does, for people who allow it.
 
-    `do(fleet, asked)` returns one sentence about what was done. Raises `Misuse` if the form is wrong, and `StoreError`.
+    `do(fleet, asked)` gets the parameters, and the user's name as `by`. It returns one sentence about what was done.
+    Raises `Misuse` if the form is wrong, and `StoreError`.
     """
 
     name: str

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from stampede_guard.ops.console.screen import ConsoleScreen
-from stampede_guard.ops.console.screens import herds, overview
+from stampede_guard.ops.console.screens import herds, job, jobs, leases, overview
 
 __all__ = ["SCREENS"]
 
-SCREENS: tuple[ConsoleScreen, ...] = (overview.SCREEN, herds.SCREEN)
+SCREENS: tuple[ConsoleScreen, ...] = (
+    overview.SCREEN,
+    herds.SCREEN,
+    leases.SCREEN,
+    jobs.SCREEN,
+    job.SCREEN,
+)
