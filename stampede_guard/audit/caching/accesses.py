@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import Literal
 
+from stampede_guard.audit.caching.imported import cache_module, seen_in
 from stampede_guard.audit.caching.locks import is_nx
 from stampede_guard.audit.caching.receivers import kind
 from stampede_guard.audit.source.model import Function, Module, argument, keyword_names
@@ -32,6 +33,15 @@ _SETS = frozenset(
 _MANY_SETS = frozenset("set_many mset multi_set set_multi aset_many hmset".split())
 _EXPIRES = frozenset(
     "ex px ttl timeout expire expiry expiration time exat pxat expirein expire_in cache_timeout".split()
+)
+
+# Methods that an entry rarely has.
+_OF_A_CACHE = frozenset(
+    "get set setex delete hget hset mget mset exists expire get_many set_many clear".split()
+)
+# Options of a set that are no value.
+_OPTIONS = frozenset(
+    "nx xx version tags tag namespace noreply flags keepttl get region group prefix ctx retry delta dependency".split()
 )
 
 READ_WORDS = frozenset(
@@ -155,8 +165,19 @@ def _key_and_value(call: ast.Call, name: str, what: str) -> tuple[tuple[ast.expr
         field = argument(call, 1, "field", "key")
         value = argument(call, 2, "value")
         return ((key,), mapping) if mapping is not None else (((key, field) if field else (key,)), value)
-    return (key,), argument(
-        call, 1, "value", "val", "data", "v", "obj", "item", "payload", "result", "content"
+    value = argument(call, 1, "value", "val", "data", "v", "obj", "item", "payload", "result", "content")
+    return (key,), value if value is not None else _under_another_keyword(call, key)
+
+
+def _under_another_keyword(call: ast.Call, key: ast.expr) -> ast.expr | None:
+    """`cache.set(key, rates=rates)`: whatever is neither the key nor an option of the set."""
+    return next(
+        (
+            keyword.value
+            for keyword in call.keywords
+            if keyword.arg and keyword.value is not key and keyword.arg not in _EXPIRES | _OPTIONS
+        ),
+        None,
     )
 
 
@@ -179,7 +200,8 @@ def _membership(module: Module, function: Function, compare: ast.Compare) -> Acc
 def _helper(module: Module, function: Function, call: ast.Call, name: str, receiver: str) -> Access | None:
     """`get_cached_user(id)`, `redis_cache.set_cache(key, data)`: the project's own get and set."""
     said = words(name)
-    if not said or not (is_cachy(name) or (receiver and is_cachy(last(receiver)))):
+    imported = cache_module(module, name) if not receiver else ""
+    if not said or not (is_cachy(name) or imported or (receiver and is_cachy(last(receiver)))):
         return None
     if set(said) & NOT_ACCESS or name[:1].isupper() or is_nx(call):
         return None
@@ -190,8 +212,14 @@ def _helper(module: Module, function: Function, call: ast.Call, name: str, recei
     if len(keys) > 1 and _is_client(keys[0]):
         keys = keys[1:]
     role = helper_role(said)
+    if imported:
+        seen = seen_in(module, imported, METHODS)
+        if seen in ("read", "write"):
+            role, topic = seen, frozenset(said[1:]) - _FILLERS
+        elif seen == "neither" and not is_cachy(name):
+            return None
     if role == "read":
-        if _verb(said) == "get" and not keys and own is None and not (topic and is_cachy(last(receiver))):
+        if gives_the_cache(module, function, call, said, own):
             return None
         return Access(call, "read", receiver, keys, None, name, topic, True)
     if role == "write" and keys:
@@ -205,6 +233,48 @@ def _verb(said: tuple[str, ...]) -> str:
     """`cache_get_list` gets, `cache_user` caches."""
     after = next((i for i, word in enumerate(said) if word not in CACHE_WORDS and word != "async"), 0)
     return said[after] if said[after] in READ_WORDS | WRITE_WORDS else said[0]
+
+
+def gives_the_cache(
+    module: Module, function: Function, call: ast.Call, said: tuple[str, ...], own: Function | None
+) -> bool:
+    """`get_user_cache()` gives the cache itself, `get_cached_user()` an entry of it."""
+    if _verb(said) != "get":
+        return False
+    if own is not None and own.node.returns is not None and is_cachy(last(path(own.node.returns))):
+        return True
+    if isinstance(module.parents.get(call), ast.Attribute):
+        return True
+    bound = {
+        name
+        for _n, names, value in function.bindings
+        if _bare(value) is call and len(names) == 1
+        for name in names
+    }
+    if any(
+        isinstance(used.func, ast.Attribute)
+        and used.func.attr in _OF_A_CACHE
+        and path(used.func.value) in bound
+        for used in function.calls
+    ):
+        return not _is_dict_like(function, bound)
+    nothing_given = not call.args and not call.keywords
+    return nothing_given and own is None and (said[-1] in CACHE_WORDS or set(said[1:]) <= CACHE_WORDS)
+
+
+def _is_dict_like(function: Function, bound: set[str]) -> bool:
+    """`cached = get_cached_user(id)`, `cached.get("name")`: the entry is a dict that is only read by constants."""
+    return all(
+        used.func.attr == "get" and bool(used.args) and isinstance(used.args[0], ast.Constant)
+        for used in function.calls
+        if isinstance(used.func, ast.Attribute)
+        and used.func.attr in METHODS
+        and path(used.func.value) in bound
+    )
+
+
+def _bare(value: ast.expr) -> ast.expr:
+    return value.value if isinstance(value, ast.Await) else value
 
 
 def _is_client(node: ast.expr) -> bool:

@@ -104,7 +104,12 @@ def _fills(module: Module, function: Function, read: Access, write: Access, read
         and not flow.on_hit_side(write.call)
         and not flow.derived(write.value, write.call)
         and flow.computed(write.value, write.call)
-        and (flow.used(write.call) or _read_again(function, read, reads) or _in_batches(module, read, write))
+        and (
+            flow.used(write.call)
+            or _read_again(function, read, reads)
+            or _in_batches(module, read, write)
+            or flow.says_nothing_found(write.value, write.call)
+        )
         and spares(flow, write.call, write.value)
         and not _edits_what_is_there(module, function, read, write, reads)
     )
@@ -152,6 +157,8 @@ def _belong_together(module: Module, function: Function, read: Access, write: Ac
         return bool(read.helper) == bool(write.helper) and read.topic == write.topic
     if read.what == "read-many" or write.what == "write-many":
         return read.receiver == write.receiver and read.what != "read" and write.what != "write"
+    if _gives_its_key(function, read, write):
+        return True
     if bool(read.helper) != bool(write.helper):
         if same_key(function, read.key, write.key) and is_cachy(last(read.receiver) or read.helper):
             return True
@@ -165,6 +172,21 @@ def _belong_together(module: Module, function: Function, read: Access, write: Ac
             return bool(read.topic & write.topic) or not (read.topic or write.topic)
         return same_key(function, read.key[:1], write.key[:1]) or _same_subject(read.key[0], write.key[0])
     return _same_receiver(read.receiver, write.receiver) and same_key(function, read.key, write.key)
+
+
+def _gives_its_key(function: Function, read: Access, write: Access) -> bool:
+    """`hit, key = cached_report(day)`: a helper returns the value with the key for the set."""
+    key = write.key[0] if write.key else None
+    return (
+        bool(read.helper)
+        and isinstance(key, ast.Name)
+        and any(
+            len(names) > 1
+            and key.id in names
+            and (value.value if isinstance(value, ast.Await) else value) is read.call
+            for _node, names, value in function.bindings
+        )
+    )
 
 
 def _in_batches(module: Module, read: Access, write: Access) -> bool:

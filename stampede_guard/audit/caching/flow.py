@@ -160,7 +160,7 @@ class Flow:
         self, value: ast.expr, at: ast.AST, depth: int = _EMPTY_DEPTH, seen: frozenset[ast.AST] = frozenset()
     ) -> bool:
         """Whether the stored value was computed. Markers and arguments are not cache fills."""
-        if calls_work(value, self.free):
+        if calls_work(value, self.free) or (depth == _EMPTY_DEPTH and self.says_nothing_found(value, at)):
             return True
         if depth == 0:
             return False
@@ -174,6 +174,23 @@ class Flow:
                 if waits or self.computed(source, node, depth - 1, seen | {node}):
                     return True
         return False
+
+    def says_nothing_found(self, value: ast.expr, at: ast.AST) -> bool:
+        """A negative entry: `if user is None: cache.set(key, MISSING)`, after the search for the user."""
+        if not isinstance(value, ast.Constant | ast.Name | ast.Attribute) or names_in(value) & {
+            name for _n, names, _v in self.bindings for name in names
+        }:
+            return False
+        branch = next((node for node in self.module.up(at) if isinstance(node, ast.If)), None)
+        if branch is None or not any(inside(at, statement) for statement in branch.body):
+            return False
+        asked = _missing(branch.test)
+        if asked is None or not isinstance(branch.body[-1], ast.Return | ast.Raise):
+            return False
+        return any(
+            calls_work(source, self.free) and position(node) > position(self.read.call)
+            for node, source in self._bindings_before(asked, branch)
+        )
 
     def _bindings_before(self, name: str, at: ast.AST) -> list[tuple[ast.AST, ast.expr]]:
         """What a name may hold at a place, in any branch. Values from before the read do not count."""
@@ -366,3 +383,14 @@ def _end(node: ast.AST, value: ast.AST | None = None) -> tuple[int, int]:
 
 def _leaves(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Return | ast.Raise | ast.Continue | ast.Break)
+
+
+def _missing(test: ast.expr) -> str | None:
+    """The name that a test finds missing: `not user`, `user is None`."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
+            return name
+        case ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
+            return name
+        case _:
+            return None

@@ -34,6 +34,9 @@ _STEMS = tuple(re.compile(rb"%b\w*(?=%b[(\[.])" % (stem.encode(), _GAP)) for ste
 _BEFORE = re.compile(rb"(\w+)(?:\([^()]*\)|\[[^\[\]]*\])*[\s\\]*$")
 _CALLED = re.compile(rb"%b\(" % _GAP)
 _CALLED_OF = re.compile(rb"(?:\([^()]*\)|\[[^\[\]]*\])*%b\.%b(\w+)%b\(" % (_GAP, _GAP, _GAP))
+# `from app.cache import load_user, save_user as save`
+_FROM = re.compile(rb"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)", re.MULTILINE)
+_ALIAS = re.compile(rb"(\w+)(?:[ \t]+as[ \t]+(\w+))?")
 _IN = re.compile(rb" in ([\w.]+)")
 _DEF = re.compile(rb"^([ \t]*)(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 # Methods that sets, lists and files also have.
@@ -59,7 +62,10 @@ class Traces:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.writes = _sorted(_of_methods(data, _WRITE, "write"), _of_helpers(data, "write"))
+        self._imported = _imported(data)
+        self.writes = _sorted(
+            _of_methods(data, _WRITE, "write"), _of_helpers(data, "write"), _of_imported(data, self._imported)
+        )
         self._written = {trace.of for trace in self.writes}
         # Reads found so far: by the start of a function, with the end of the searched part.
         self._looked: dict[int, tuple[int, list[Trace]]] = {}
@@ -73,6 +79,7 @@ class Traces:
             _of_methods(self.data, _READ, "read", start, end),
             _of_helpers(self.data, "read", start, end),
             _of_membership(self.data, self._written, start, end),
+            _of_imported(self.data, self._imported, start, end),
         )
 
     @cached_property
@@ -204,6 +211,23 @@ def _of_membership(data: bytes, written: set[str], start: int, end: int) -> Iter
         of = found[1].rpartition(b".")[2].decode("utf-8", "replace")
         if of in written or is_cachy(of):
             yield Trace(found.start(), "read", of)
+
+
+def _imported(data: bytes) -> frozenset[bytes]:
+    """The bare names from cache modules. Their files decide what they do, so each may read and write."""
+    found: set[bytes] = set()
+    for line in _FROM.finditer(data):
+        if is_cachy(line[1].rpartition(b".")[2].decode("utf-8", "replace")):
+            found.update(alias[2] or alias[1] for alias in _ALIAS.finditer(line[2]))
+    return frozenset(found)
+
+
+def _of_imported(
+    data: bytes, names: frozenset[bytes], start: int = 0, end: int = sys.maxsize
+) -> Iterator[Trace]:
+    for name in names:
+        for found in re.compile(rb"\b%b%b\(" % (re.escape(name), _GAP)).finditer(data, start, end):
+            yield Trace(found.start(), "read", "")
 
 
 def _name_before(data: bytes, end: int) -> str:

@@ -46,6 +46,7 @@ def test_sound_code_is_left_alone(path: Path) -> None:
         ("SG105", 3),
         ("SG106", 2),
         ("SG108", 4),
+        ("SG201", 5),
         ("SG301", 3),
         ("SG302", 2),
         ("SG304", 3),
@@ -82,11 +83,10 @@ def test_every_rule_documents_itself_in_full() -> None:
             assert said.strip(), rule.code
 
 
-def test_the_local_confidence_of_cashews_is_shown_only_on_request() -> None:
+def test_cashews_without_a_lock_is_shown_by_default() -> None:
     source = (CASES / "SG103" / "flagged" / "unprotected.py").read_bytes()
     shown = audit_source("x.py", source).findings
-    named = audit_source("x.py", source, AuditOptions(named=frozenset(("SG103",)))).findings
-    assert (len(shown), len(named)) == (2, 3)
+    assert len(shown) == 3
 
 
 def test_a_falsy_miss_is_shown_only_if_the_code_shows_what_can_be_falsy() -> None:
@@ -105,6 +105,30 @@ def of_the_day(day):
     for text, least, found in ((source, "medium", 0), (source, "low", 1), (counted, "medium", 1)):
         outcome = audit_source("x.py", text.encode(), AuditOptions(codes=codes, least=least))  # type: ignore[arg-type]
         assert len(outcome.findings) == found
+
+
+def test_an_imported_function_is_judged_by_its_own_file(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    for said, found in (
+        (
+            "def look(pk):\n    return redis.get(pk)\ndef keep(pk, user):\n    redis.set(pk, user)\n",
+            ["SG202"],
+        ),
+        ("def look(pk):\n    return pk\ndef keep(pk, user):\n    return user\n", []),
+    ):
+        (tmp_path / "shop" / "cache.py").write_text(f"from app import redis\n{said}", "utf-8")
+        source = b"""
+from .cache import keep, look
+
+def user(pk):
+    found = look(pk)
+    if found is None:
+        found = db.execute(pk)
+        keep(pk, found)
+    return found
+"""
+        outcome = audit_source(str(tmp_path / "shop" / "views.py"), source)
+        assert [finding.code for finding in outcome.findings] == found
 
 
 def test_no_safe_fix_for_a_client_of_bytes() -> None:

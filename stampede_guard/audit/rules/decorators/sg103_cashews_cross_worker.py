@@ -44,7 +44,11 @@ def _judge(decoration: Decoration) -> tuple[Confidence, Scope, str]:
         return "high", "process", "protected=False lets every concurrent miss compute"
     if decoration.tail in ("hit", "dynamic"):
         return "medium", "process", f"`{decoration.tail}` protects nothing on a miss"
-    return "low", "fleet", "concurrent misses share one computation in a process, but each worker has its own"
+    return (
+        "medium",
+        "fleet",
+        "concurrent misses share one computation in a process, but each worker has its own",
+    )
 
 
 RULE = Rule(
@@ -52,7 +56,7 @@ RULE = Rule(
     name="cashews-cross-worker",
     summary="cashews' `cache(ttl)` coalesces in one process only (`lock=True` is fine); `hit` and "
     "`protected=False` do not coalesce at all",
-    confidence="low",
+    confidence="medium",
     scope="fleet",
     hints=((b"cashews",),),
     check=check,
@@ -66,8 +70,7 @@ RULE = Rule(
         example='@cache(ttl="10m")\nasync def rates(): ...',
         instead='@cache(ttl="10m", lock=True)   # or @locked_cache(ttl=600)',
         unless="The program has one process.",
-        sure="Low if only the workers compute beside each other. Such findings are shown on request "
-        "(`--min-confidence low`, or `--select SG103`). Medium for `hit`, high for `protected=False`.",
+        sure="Medium, high for `protected=False`.",
         fix='Safe: `@cache(ttl="5m")` becomes `@locked_cache(ttl=300)` if parameters and result are '
         "declared as Python's own types. Unsafe with a key template, condition, prefix or tags. None "
         "for `early`, `soft`, `hit` and `failover`, which are different strategies.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -9,6 +10,9 @@ from stampede_guard.audit.caching.cost import cost
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import Decoration, decorations, is_true
 from stampede_guard.audit.source.model import Module
+
+_LRU = re.compile(r"^functools\.(?:lru_cache|cache)(?:\(\))?$")
+_BUCKET = re.compile(r"(?:^|_)(?:ttl_hash|time_bucket|time_key|ttl_key|expiry_hash|time_hash)(?:$|_)")
 
 # Qualified names, of the decorator or of its object.
 _UNLOCKED = (
@@ -38,6 +42,7 @@ _UNLOCKED = (
 
 
 def check(module: Module) -> Iterator[Violation]:
+    yield from _by_time_buckets(module)
     for decoration in decorations(module):
         library = _library(decoration)
         if library is None or is_true(decoration.keyword("lock")):
@@ -52,6 +57,41 @@ def check(module: Module) -> Iterator[Violation]:
         )
 
 
+def _by_time_buckets(module: Module) -> Iterator[Violation]:
+    """`@lru_cache` with a parameter that changes with the clock: the entry expires, and all threads compute."""
+    for decoration in decorations(module):
+        function = decoration.function
+        if not _LRU.match(decoration.name) or isinstance(function.node, ast.AsyncFunctionDef):
+            continue
+        if not any(_BUCKET.search(name) for name in function.parameters) and not any(
+            _is_bucket(module, value)
+            for call in module.calls_of(function.name)
+            for value in (*call.args, *(keyword.value for keyword in call.keywords))
+        ):
+            continue
+        yield Violation(
+            node=decoration.node,
+            message=f"lru_cache joins no callers, and the time in its key makes it expire: all threads compute "
+            f"{function.name}() at the end of each period",
+            confidence="medium",
+            function=function.name,
+            cost=cost(function.node),
+        )
+
+
+def _is_bucket(module: Module, value: ast.expr) -> bool:
+    """`int(time.time() // 300)`, `round(time.time() / 60)`, or a function of this file that returns such a number."""
+    text = ast.dump(value)
+    if "'time'" in text and ("FloorDiv()" in text or "Div()" in text):
+        return True
+    name = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
+    return any(
+        ("FloorDiv()" in (told := ast.dump(made.node)) and "'time'" in told)
+        or _BUCKET.search(name) is not None
+        for made in (module.functions_named(name) if name else ())
+    )
+
+
 def _library(decoration: Decoration) -> str | None:
     names = [decoration.name]
     if decoration.owner:
@@ -63,12 +103,14 @@ RULE = Rule(
     code="SG108",
     name="other-unlocked-decorator",
     summary="py_cachify `cached`, diskcache `memoize` (and `memoize_stampede` on cold keys), walrus, "
-    "ring, joblib, python-redis-cache and others",
+    "ring, joblib, python-redis-cache and others; `lru_cache` with a time bucket",
     confidence="high",
     scope="process",
     hints=(
         (b"cache",),
         (
+            b"lru_cache",
+            b"functools",
             b"py_cachify",
             b"diskcache",
             b"walrus",
@@ -92,11 +134,12 @@ RULE = Rule(
     documentation=Documentation(
         what="A function is cached by a library's decorator that gets, calls and sets.",
         why="None of these decorators joins concurrent misses. diskcache's `memoize_stampede` recomputes "
-        "early, but every caller computes a cold key.",
+        "early, but every caller computes a cold key. `lru_cache` with the time in its key expires like they do.",
         example="@cache.memoize(expire=60)\ndef search(query): ...",
         instead="@locked_cache(ttl=60)\ndef search(query: str) -> list[str]: ...",
         unless="There is one caller at a time, as in scripts and notebooks.",
-        sure="High: by import, or by the constructor of the object in the same file.",
+        sure="High: by import, or by the constructor of the object in the same file. Medium for `lru_cache`: a "
+        "parameter or an argument shows that the time is in the key.",
         fix="No automatic fix: each library has its own keys, stores and lifetimes, and other "
         "code may clear them.",
     ),

@@ -18,7 +18,7 @@ _DEDICATED = re.compile(
 )
 _HELD = re.compile(r"^(?:conn|connection|cur|cursor|c|dbconn|raw|lock_conn\w*|connections\[\])$")
 _RUNS = frozenset(
-    "execute fetchval fetch fetchrow fetchone scalar exec_driver_sql raw run query select scalars".split()
+    "execute execute_sql fetchval fetch fetchrow fetchone scalar exec_driver_sql raw run query select scalars".split()
 )
 
 
