@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from stampede_guard.http.headers import cache_control
     from stampede_guard.http.middleware import StampedeMiddleware
+    from stampede_guard.http.operating.purging import purge
     from stampede_guard.http.requests.routes import CacheRoute
     from stampede_guard.policy import Limits, Policy
     from stampede_guard.values.encryption import Encryption
@@ -68,6 +69,7 @@ _HOMES = {
     "configure": "api.defaults",
     "locked_cache": "api.bare",
     "previous": "engine.previous",
+    "purge": "http.operating.purging",
     "register_failure": "values.failures",
 }
 
@@ -100,6 +102,7 @@ __all__ = [
     "configure",
     "locked_cache",
     "previous",
+    "purge",
     "register_failure",
 ]
 

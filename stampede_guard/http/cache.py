@@ -22,6 +22,7 @@ from stampede_guard.http.fetch import Fetch
 from stampede_guard.http.groups import Groups
 from stampede_guard.http.judging import is_anybodys, lifetimes
 from stampede_guard.http.marks import ENOUGH, Marks
+from stampede_guard.http.requests.addresses import prefix_of
 from stampede_guard.http.requests.choosing import RouteChoice, Routing
 from stampede_guard.http.requests.entries import Target, base_name, target_of_url, variant_name
 from stampede_guard.http.requests.exchange import App, Exchange, Receive
@@ -38,7 +39,6 @@ __all__ = ["Cache", "Lookup"]
 
 log = logging.getLogger("stampede_guard")
 
-VERSION = "http3"
 _HEADERS = 256 * 1024
 """Bytes that the fields of a response may take, in addition to its body."""
 _AT_ONCE = 1_000_000
@@ -72,8 +72,7 @@ class Cache:
         self.judged = guard.engine.judged
         self.routing = Routing(settings)
         self.now: Callable[[], float] = settings.clock
-        own = "" if settings.name == "stampede_guard" else f"@{settings.name}:"
-        self.prefix = f"{VERSION}:{own}"
+        self.prefix = prefix_of(settings.name)
         policy = guard.policy.replace(
             max_value_bytes=max(guard.policy.inline_bytes, settings.max_body_bytes + _HEADERS),
             # Requests must not wait for a response that is not stored, however many there are.

@@ -15,9 +15,11 @@ from typing import Any, Unpack
 
 from stampede_guard.api.defaults import default_guard
 from stampede_guard.api.guard import StampedeGuard
+from stampede_guard.engine.engine import Invalidation
 from stampede_guard.errors import Misuse
 from stampede_guard.http.cache import Cache
 from stampede_guard.http.direct import direct, unsafe
+from stampede_guard.http.operating.purging import purge
 from stampede_guard.http.posted import posted
 from stampede_guard.http.requests.choosing import RouteChoice
 from stampede_guard.http.requests.exchange import Message, Receive, Send
@@ -128,6 +130,13 @@ class StampedeMiddleware:
             else:
                 visit = Visit(cache, request, self._app, incoming, send)
                 await visit.answer(bypassed=mode == "bypass")
+
+    async def purge(
+        self, *, url: str | None = None, prefix: str | None = None, tag: str | None = None
+    ) -> Invalidation:
+        """`stampede_guard.purge` with the guard and the name of this middleware. Raises as that does."""
+        name, guard = self.settings.name, self._guard or default_guard()
+        return await purge(guard, url=url, prefix=prefix, tag=tag, name=name)
 
     def _closing(self, receive: Receive) -> Receive:
         async def listen() -> Message:

@@ -88,6 +88,10 @@ class MemoryStore:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def names(self) -> list[str]:
+        """The names of all entries at this moment."""
+        return list(self._entries)
+
     def open_session(self, listener: Listener, *, namespace: str = "") -> MemorySession:
         return MemorySession(self, listener)
 

@@ -26,6 +26,8 @@ COMMANDS = (
     ["top", "--json", "--wait", "0"],
     ["mode", "shop:k", "default"],
     ["invalidate", "--match", "*", "--yes"],
+    ["purge", "--prefix", "/"],
+    ["purge", "--tag", "a"],
     ["doctor"],
 )
 

@@ -17,6 +17,7 @@ COMMANDS = {
     "show": "All parts of one entry: value, failure, record, lease, waiters, fallback slots.",
     "explain": "Split the name of an entry: namespace, function, version, parameters.",
     "invalidate": "Drop entries.",
+    "purge": "Drop responses of the HTTP cache by URL, by the beginning of their URLs, or by group.",
     "stats": "What the fleet did: calls, hit rate, computations, and those that were saved.",
     "top": "What the fleet does now: rates, hit rates, hottest entries, faults.",
     "mode": "Switch modes for all processes.",

@@ -1,0 +1,1 @@
+"""What operators and programs ask of stored responses, beside requests."""

@@ -1,0 +1,69 @@
+"""Drop stored responses by their URL, by the beginning of their URLs, or by a group.
+
+The promise is that of an invalidation: after it has returned, no request that comes later is served an older response.
+A URL has more entries than a process can name: the keys of routes, the bodies of requests, what proxies said. So the
+names in the store are walked. A computation has a record there from before it begins:
+
+1. It was granted before the walk began: its record is found, and fenced. 2. It was granted later: it is newer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from stampede_guard.api.names import names_stored
+from stampede_guard.errors import Misuse
+from stampede_guard.http.requests.addresses import Addresses, prefix_of
+from stampede_guard.http.requests.origin import tag_of_group
+
+if TYPE_CHECKING:
+    from stampede_guard.api.guard import StampedeGuard
+    from stampede_guard.engine.engine import Invalidation
+
+__all__ = ["purge"]
+
+AT_ONCE = 100
+
+
+async def purge(
+    guard: StampedeGuard,
+    *,
+    url: str | None = None,
+    prefix: str | None = None,
+    tag: str | None = None,
+    name: str = "stampede_guard",
+) -> Invalidation:
+    """Drop the responses that `StampedeMiddleware` has stored with this guard. Give one of `url`, `prefix` and `tag`.
+
+    `url`: one URL with its query, in all variants, for all users, bodies and keys of routes. `prefix`: all URLs that
+    begin so. Either is a URL with its host, or a path for all hosts. http and https are the same. `tag`: a group, as
+    responses name it in `Cache-Groups`; one command, however many they are. `name`: the middleware's, if it has one.
+
+    `url` and `prefix` walk all names of the store with SCAN, which takes about a second per million: for an operator,
+    or a rare change. What changes often needs a group. After `"done"`, no later request is served an older response;
+    see `guard.invalidate` for `"pending"`.
+
+    Raises `Misuse` for invalid arguments, `StoreUnavailable` if a server cannot be asked for its names, and
+    `StoreRefused` if it denies access.
+    """
+    if (url is not None) + (prefix is not None) + (tag is not None) != 1:
+        raise Misuse("purge takes one of url=, prefix= and tag=")
+    if tag is not None:
+        return await guard.invalidate_tag(tag_of_group(tag))
+    wanted, begins = Addresses.of(url=url, prefix=prefix), prefix_of(name)
+    answers: set[Invalidation] = set()
+    part: list[str] = []
+    async for entry in names_stored(guard, begins):
+        if wanted.include(entry, begins):
+            part.append(entry)
+        if len(part) == AT_ONCE:
+            answers |= await _drop(guard, part)
+            part = []
+    answers |= await _drop(guard, part)
+    return "pending" if "pending" in answers else "done"
+
+
+async def _drop(guard: StampedeGuard, entries: list[str]) -> set[Invalidation]:
+    engine, policy = guard.engine, guard.policy
+    return set(await asyncio.gather(*(engine.invalidate(engine.prefix + entry, policy) for entry in entries)))
