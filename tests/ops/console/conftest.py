@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import httpx
@@ -62,8 +62,21 @@ async def by_name(request: Request) -> str:
 
 @pytest.fixture
 async def browser(guard: StampedeGuard) -> AsyncIterator[Browser]:
-    """With every action allowed, for a user who is called ada."""
-    console = guard.console(allow=by_name)
+    """Of a user who may look."""
+    async with a_browser(guard) as found:
+        yield found
+
+
+@pytest.fixture
+async def acting(guard: StampedeGuard) -> AsyncIterator[Browser]:
+    """Of a user who may do everything, and is called ada."""
+    async with a_browser(guard, actions=ACTIONS) as found:
+        yield found
+
+
+@asynccontextmanager
+async def a_browser(guard: StampedeGuard, **options: Any) -> AsyncIterator[Browser]:
+    console = guard.console(allow=by_name, **options)
     assert isinstance(console, ConsoleApp)
     with mounted(console) as found:
         async with found:

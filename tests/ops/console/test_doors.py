@@ -53,7 +53,7 @@ async def test_nothing_may_be_done_by_default(browser: Browser) -> None:
 def test_mistakes_are_refused(guard: StampedeGuard) -> None:
     with pytest.raises(Misuse, match="takes the request"):
         guard.console(allow="admin")  # type: ignore[arg-type]
-    with pytest.raises(Misuse, match="actions=\\['fly'\\]"):
+    with pytest.raises(Misuse, match="fly"):
         guard.console(actions=("fly",))
 
 

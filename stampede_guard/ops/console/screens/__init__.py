@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from stampede_guard.ops.console.screen import ConsoleScreen
-from stampede_guard.ops.console.screens import herds, job, jobs, leases, overview
+from stampede_guard.ops.console.screens import functions, herds, job, jobs, leases, overview
 
 __all__ = ["SCREENS"]
 
 SCREENS: tuple[ConsoleScreen, ...] = (
     overview.SCREEN,
+    functions.SCREEN,
     herds.SCREEN,
     leases.SCREEN,
     jobs.SCREEN,
