@@ -45,7 +45,7 @@ _HOMES = {
     "MISSING": "api.results",
     "Missing": "api.results",
     "ComputeFailed": "errors",
-    "ConsoleApp": "ops.console.app",
+    "ConsoleApp": "ops.console",
     "ComputeTimeout": "errors",
     "Encryption": "values.encryption",
     "KeyPartError": "errors",

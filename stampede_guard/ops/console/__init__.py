@@ -26,3 +26,25 @@ How to add a screen:
 
 Errors: raise `Misuse` for what is wrong with a request, and let `StoreError` pass.
 """
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+from stampede_guard.errors import Misuse
+
+__all__ = ["ConsoleApp", "Fleet", "Gate"]
+
+_HOMES = {"ConsoleApp": "app", "Fleet": "fleet", "Gate": "gate"}
+_NEEDED = ("starlette", "jinja2")
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if any(importlib.util.find_spec(needed) is None for needed in _NEEDED):
+        raise Misuse("the console needs more packages: pip install '.[console]' in a clone of the repository")
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)

@@ -20,6 +20,7 @@ COMMANDS = {
     "purge": "Drop responses of the HTTP cache by URL, by the beginning of their URLs, or by group.",
     "stats": "What the fleet did: calls, hit rate, computations, and those that were saved.",
     "top": "What the fleet does now: rates, hit rates, hottest entries, faults.",
+    "console": "Show a running fleet in a browser.",
     "mode": "Switch modes for all processes.",
     "dashboards": "Write alert rules for Prometheus and a dashboard for Grafana.",
     "leases": "Leases, elections included: which process holds what, and which processes wait.",
