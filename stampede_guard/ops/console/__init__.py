@@ -11,7 +11,7 @@ page that the server has sent anew.
 
 How to add a screen:
 
-1. One module in `screens/` with `SCREEN = ConsoleScreen(...)` (`screen.py`). Its `data(fleet, asked)` returns a dictionary
+1. One module in `screens/` with `SCREEN = ConsoleScreen(...)` (`screen.py`). Its `data(fleet, asked)` returns a dict
    of what JSON has: numbers, strings, lists, dictionaries. `fleet` is a `Fleet` (`fleet.py`): the servers (`Console`),
    a session, the watch (`Viewer`), the guard if the console is mounted, leases. `asked` are the checked parameters of
    the query, as the `Parameter`s of the screen declare them.
