@@ -78,6 +78,28 @@ def told(*arguments):
 
 assert "invalidate" in told("--help") and "--match" in told("invalidate", "--help")
 """,
+    "console": _GUARD
+    + """
+import subprocess, sys
+
+scope = {
+    "type": "http", "method": "GET", "path": "/ops/", "root_path": "/ops", "query_string": b"", "headers": [],
+    "scheme": "http", "server": ("127.0.0.1", 80), "client": None,
+}
+
+async def main():
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    await guard.console(allow=lambda request: True)(scope, None, send)
+    # The store of this guard is in the process, and the page says so.
+    assert sent[0]["status"] == 400 and b"memory://" in sent[1]["body"], sent
+
+asyncio.run(main())
+subprocess.run([sys.executable, "-m", "stampede_guard", "console", "--help"], check=True, stdout=subprocess.DEVNULL)
+""",
     "compression": _GUARD
     + """
 @guard.locked_cache(ttl=60, compression="zstd", compression_min_bytes=10)
