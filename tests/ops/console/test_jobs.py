@@ -11,7 +11,7 @@ import pytest
 from stampede_guard import StampedeGuard
 from stampede_guard.jobs import Jobs, Run
 from stampede_guard.jobs.messages import Claim, Ending, JobView, Outcome
-from stampede_guard.leases import MemoryLeases
+from stampede_guard.leases import MemoryLeases, PostgresLeases, RedisLeases
 from stampede_guard.leases.memory import LeaseRows
 from stampede_guard.leases.messages import Owner
 from stampede_guard.ops.console.app import ConsoleApp
@@ -151,6 +151,42 @@ async def test_a_console_without_leases_says_what_to_write(browser: Browser) -> 
     for path in ("/jobs", "/leases"):
         answer = await browser.see(path)
         assert (answer.status_code, "guard.console(leases=...)" in answer.text) == (400, True)
+
+
+@pytest.mark.parametrize("kind", ["postgres", "redis"])
+async def test_the_pages_have_the_same_data_from_servers(
+    kind: str, guard: StampedeGuard, namespace: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue(f"{kind.replace('redis', 'valkey')}_url")
+    leases: PostgresLeases | RedisLeases
+    if kind == "postgres":
+        leases = PostgresLeases.from_url(url, namespace=namespace)
+        await leases.create_schema()
+    else:
+        leases = RedisLeases.from_url(url, namespace=namespace, restart="trust")
+    async with leases:
+        jobs = Jobs(leases)
+
+        @jobs.every(60)
+        async def report() -> None:
+            raise ValueError("401")
+
+        await jobs.run_now("report")
+        await jobs.pause("report", by="Ada")
+        console = guard.console(allow=by_name, jobs=jobs)
+        assert isinstance(console, ConsoleApp)
+        with mounted(console) as pages:
+            async with pages:
+                (job,) = (await pages.see("/api/jobs")).json()["jobs"]
+                assert (job["last"], job["paused_by"], job["overdue_by"]) == (["failed"], "Ada", 0.0)
+                found = (await pages.see("/api/job", name="report")).json()
+                assert found["statistics"]["failures"][0]["pattern"] == "ValueError: 401"
+                one = (await pages.see("/api/leases", name="report")).json()["one"]
+                assert (one["held"], one["is_job"], one["history"][0]["what"]) == (False, True, "ran")
+                for path in ("/jobs", "/job?name=report", "/leases", "/leases?name=report"):
+                    assert (await pages.see(path)).status_code == 200
+        await console.fleet.aclose()
+        await jobs.stop()
 
 
 # --- leases
