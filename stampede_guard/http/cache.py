@@ -21,7 +21,6 @@ from stampede_guard.events import Hit, Stale
 from stampede_guard.http.fetch import Fetch
 from stampede_guard.http.groups import Groups
 from stampede_guard.http.judging import is_anybodys, lifetimes
-from stampede_guard.http.marks import ENOUGH, Marks
 from stampede_guard.http.requests.addresses import prefix_of
 from stampede_guard.http.requests.choosing import RouteChoice, Routing
 from stampede_guard.http.requests.entries import Target, base_name, target_of_url, variant_name
@@ -34,6 +33,8 @@ from stampede_guard.http.requests.stored import TWICE, HttpCodec, Refusal, Store
 from stampede_guard.http.requests.usage import Usage, wins
 from stampede_guard.http.spec.reuse import verdict
 from stampede_guard.http.spec.vary import nominated
+from stampede_guard.http.uncacheable.marks import ENOUGH, Marks
+from stampede_guard.http.uncacheable.urls import UncacheableUrls
 
 __all__ = ["Cache", "Lookup"]
 
@@ -90,6 +91,7 @@ class Cache:
         self.in_vain = Marks(policy.uncacheable_ttl, self.judged.now)
         # Entries that could be stored again. The store still has the note that requesters like these need not wait.
         self.lifted = Marks(policy.uncacheable_ttl, self.judged.now)
+        self.uncacheable = UncacheableUrls(policy.uncacheable_ttl, settings.clock)
         self.usage = Usage()
         self.groups = Groups(self.engine, policy)
         self._app = app
@@ -102,7 +104,7 @@ class Cache:
             # AGAIN is for the present waiters only, not for later requests.
             if not value.is_for_another_to_ask:
                 return None
-            seconds = self.plan.policy.uncacheable_ttl if is_once(value) else _SHORTEST
+            seconds = max(_SHORTEST, self.plan.policy.uncacheable_ttl if is_once(value) else 0.0)
             return self.plan.policy.replace(ttl=seconds, stale_ttl=0.0)
         return lifetimes(value, self.plan.policy)
 

@@ -2,50 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from stampede_guard.http.answer import marked
 from stampede_guard.http.cache import Cache, targets_of
 from stampede_guard.http.judging import judge, with_body
-from stampede_guard.http.requests.entries import base_name
+from stampede_guard.http.requests.entries import base_name, target_of
 from stampede_guard.http.requests.exchange import Message, Receive, Send, as_fields
 from stampede_guard.http.requests.origin import tags_invalidated
+from stampede_guard.http.requests.paths import PathFilter
 from stampede_guard.http.requests.request import CacheRequest
+from stampede_guard.http.requests.routes import Scope
 from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.directives import effective
 from stampede_guard.http.spec.fields import first
 from stampede_guard.http.spec.freshness import lifetime
 from stampede_guard.http.spec.groups import invalidated_groups
 from stampede_guard.http.spec.invalidation import invalidated_targets
-from stampede_guard.http.spec.message import Response
+from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.status import CacheStatus
 
-__all__ = ["direct", "unsafe"]
+__all__ = ["changing_others", "direct", "lift", "unsafe"]
 
 
 async def direct(
-    app: Any, request: CacheRequest, receive: Receive, send: Send, status: CacheStatus, cache: Cache
+    app: Any,
+    request: CacheRequest,
+    receive: Receive,
+    send: Send,
+    status: CacheStatus,
+    cache: Cache,
+    *,
+    seen: Callable[[int, Fields], None] | None = None,
 ) -> None:
-    """With its own scope and `receive`, and without a buffer."""
+    """With its own scope and `receive`, and without a buffer. `seen` gets the status and fields of the response."""
 
     async def forward(message: Message) -> None:
         if message["type"] == "http.response.start":
             fields = as_fields(message.get("headers", ()))
-            if status.detail == "uncacheable" and _is_storable(
-                cache, request, Response(message["status"], fields)
-            ):
-                cache.marks.drop(key := cache.key_of(request))
-                cache.lifted.note_all(key)
+            if status.detail == "uncacheable":
+                lift(cache, request, Response(message["status"], fields))
+            if seen is not None:
+                seen(message["status"], fields)
             message = {**message, "headers": marked(fields, status, cache.settings)}
         await send(message)
 
     await app(request.scope, receive, forward)
 
 
-def _is_storable(cache: Cache, request: CacheRequest, response: Response) -> bool:
+def lift(cache: Cache, request: CacheRequest, response: Response) -> bool:
+    """Requests for this URL wait and ask the store again, if this response to one that did not could be stored.
+    Returns whether it could.
+    """
     now = cache.now()
     found = judge(request, response, cache.settings, requested_at=now, received_at=now)
-    return isinstance(found, StoredResponse) and found.may_be_shared(found.age)
+    if not (isinstance(found, StoredResponse) and found.may_be_shared(found.age)):
+        return False
+    cache.marks.drop(key := cache.key_of(request))
+    cache.lifted.note_all(key)
+    return True
 
 
 async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, cache: Cache) -> None:
@@ -80,6 +96,38 @@ async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, 
         await send(message)
 
     await app(request.scope, receive, forward)
+
+
+async def changing_others(
+    app: Any, scope: Scope, receive: Receive, send: Send, cache: Cache, paths: PathFilter
+) -> None:
+    """An unsafe request for a path that this cache does not store. RFC 9111, 4.4: the responses for its Location and
+    Content-Location are dropped, if these paths are stored, and those of its groups (RFC 9875, 3). Otherwise no command
+    is sent.
+    """
+
+    async def forward(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            fields = as_fields(message.get("headers", ()))
+            if not _NAMES_OTHERS.isdisjoint([name for name, _ in fields]):
+                await _drop_others(scope, Response(message["status"], fields), cache, paths)
+        await send(message)
+
+    await app(scope, receive, forward)
+
+
+async def _drop_others(scope: Scope, response: Response, cache: Cache, paths: PathFilter) -> None:
+    target = target_of(scope, as_fields(scope["headers"]))
+    if target is not None:
+        others = targets_of(invalidated_targets(scope["method"], target.url, response)[1:])
+        stored = [other for other in others if not paths.leaves({"path": other.path})]
+        if stored:
+            await cache.invalidate(stored)
+        if groups := invalidated_groups(scope["method"], response):
+            await cache.invalidate_groups(tags_invalidated(groups, target, as_fields(scope["headers"])))
+
+
+_NAMES_OTHERS = frozenset({b"location", b"content-location", b"cache-group-invalidation"})
 
 
 def _for_get(cache: Cache, request: CacheRequest, response: Response) -> StoredResponse | None:

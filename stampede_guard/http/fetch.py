@@ -13,7 +13,6 @@ from stampede_guard.engine.previous import previous
 from stampede_guard.http.asking import Try, begin, nonce_of, stored_before, tries
 from stampede_guard.http.groups import VersionsBefore
 from stampede_guard.http.judging import SERVER_ERRORS, judge, names_somebody, replaces_errors, with_body
-from stampede_guard.http.marks import ENOUGH
 from stampede_guard.http.refusals import ABOUT_THE_QUESTION, OriginFailed, Refusals
 from stampede_guard.http.requests.exchange import Exchange, Send
 from stampede_guard.http.requests.incoming import Incoming
@@ -26,6 +25,7 @@ from stampede_guard.http.spec.ranges import content_range
 from stampede_guard.http.spec.storing import is_about_one_request
 from stampede_guard.http.spec.updating import freshened, head_verdict
 from stampede_guard.http.spec.validation import same_representation
+from stampede_guard.http.uncacheable.marks import ENOUGH
 
 if TYPE_CHECKING:
     from stampede_guard.http.cache import Cache

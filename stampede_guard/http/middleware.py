@@ -17,18 +17,21 @@ from stampede_guard.api.defaults import default_guard
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.engine.engine import Invalidation
 from stampede_guard.errors import Misuse
+from stampede_guard.http.beside import beside
 from stampede_guard.http.cache import Cache
-from stampede_guard.http.direct import direct, unsafe
+from stampede_guard.http.direct import changing_others, direct, unsafe
 from stampede_guard.http.operating.purging import purge
 from stampede_guard.http.posted import posted
 from stampede_guard.http.requests.choosing import RouteChoice
 from stampede_guard.http.requests.exchange import Message, Receive, Send
 from stampede_guard.http.requests.incoming import Incoming
+from stampede_guard.http.requests.paths import PathFilter
 from stampede_guard.http.requests.request import CacheRequest, parsed
 from stampede_guard.http.requests.routes import CacheRoute, Scope
 from stampede_guard.http.requests.settings import MiddlewareOptions, Settings
 from stampede_guard.http.spec.invalidation import is_safe
 from stampede_guard.http.spec.status import CacheStatus
+from stampede_guard.http.uncacheable.urls import visitor_of
 from stampede_guard.http.visit import Visit
 from stampede_guard.options import nearest, takes_options
 
@@ -51,6 +54,10 @@ def _refuse_options_of_routes(options: Mapping[str, Any], known: Iterable[str]) 
 class StampedeMiddleware:
     """Without `routes` it obeys the fields of the application's responses; `routes` are for endpoints without such
     fields.
+
+    `exclude`, `only`: paths like those of a `CacheRoute`. Requests for the former, or for others than the latter, go to
+    the application, as if the middleware were absent. Of their unsafe methods, one thing remains: the stored responses
+    for their Location and Content-Location are invalidated (RFC 9111, 4.4). For their own URL nothing is stored.
 
     `guard`: None = the default one. `name`: of this cache in Cache-Status. `targets`: fields that override
     Cache-Control (RFC 9213), in this order. `max_body_bytes`: a larger response passes through.
@@ -83,7 +90,9 @@ class StampedeMiddleware:
         self._app = app
         self._guard = guard
         self._cache: Cache | None = None
-        self.settings = Settings.of(options)
+        self.settings = settings = Settings.of(options)
+        has_rule = bool(settings.exclude) or settings.only is not None
+        self._paths = PathFilter(settings.exclude, settings.only) if has_rule else None
 
     @property
     def cache(self) -> Cache:
@@ -98,10 +107,22 @@ class StampedeMiddleware:
                 receive = self._closing(receive)
             await self._app(scope, receive, send)
             return
+        if self._paths is not None and self._paths.leaves(scope):
+            if is_safe(scope["method"]):
+                await self._app(scope, receive, send)
+            else:
+                await changing_others(self._app, scope, receive, send, self.cache, self._paths)
+            return
         cache = self._cache or self.cache
         mode = cache.engine.modes.of(cache.plan)
-        fields, names, target = parsed(scope)
         method = scope["method"]
+        if mode == "on" and not cache.uncacheable.is_empty and method in ("GET", "HEAD"):
+            visitor = visitor_of(scope)
+            known = "no" if visitor is None else cache.uncacheable.knows(visitor, scope["path"])
+            if visitor is not None and known != "no":
+                await beside(self._app, scope, receive, send, cache, visitor, worn=known == "worn")
+                return
+        fields, names, target = parsed(scope)
         served = mode in ("on", "bypass")
         if target is None or (not served and is_safe(method)):
             await self._app(scope, receive, send)

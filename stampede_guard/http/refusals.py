@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from stampede_guard.errors import StampedeError
-from stampede_guard.http.marks import ENOUGH
+from stampede_guard.http.uncacheable.marks import ENOUGH
 
 if TYPE_CHECKING:
     from stampede_guard.http.fetch import Fetch

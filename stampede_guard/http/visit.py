@@ -12,10 +12,12 @@ import asyncio
 import math
 from collections.abc import Awaitable
 from typing import Any
+from urllib.parse import unquote
 
 from stampede_guard.engine.tasks import done_within, retrieve
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, WaitTimeout
 from stampede_guard.http.answer import answer, covers, marked, reply, send_response
+from stampede_guard.http.beside import learn
 from stampede_guard.http.cache import Cache, Lookup
 from stampede_guard.http.direct import direct
 from stampede_guard.http.fetch import Fetch
@@ -26,6 +28,7 @@ from stampede_guard.http.requests.incoming import Incoming
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.stored import Refusal, StoredResponse
 from stampede_guard.http.spec.fields import without_hops
+from stampede_guard.http.spec.message import Fields
 from stampede_guard.http.spec.reuse import Verdict, request_directives, verdict
 from stampede_guard.http.spec.status import CacheStatus, Forwarded
 from stampede_guard.http.streaming import hand_on, read_along, send_own
@@ -81,7 +84,13 @@ class Visit:
                 break
         why, detail = self._forwarded(why, detail)
         status = CacheStatus(forwarded=why, detail=detail)
-        await direct(self._app, request, self._incoming.begin(), self._send, status, cache)
+        seen = None
+        if detail == "uncacheable" and not bypassed:
+
+            def seen(code: int, fields: Fields) -> None:
+                learn(cache, request, code, fields, stored=why not in ("uri-miss", "bypass"))
+
+        await direct(self._app, request, self._incoming.begin(), self._send, status, cache, seen=seen)
 
     def _why(self, found: Lookup) -> Forwarded:
         if self._bypassed:
@@ -124,6 +133,8 @@ class Visit:
             return True
         if decision == "stale-while-revalidate":
             self._cache.refresh(found, self._request)
+        if self._cache.uncacheable.ripening_until:
+            self._cache.uncacheable.hit(unquote(self._request.target.path))
         self._cache.tell(found, fresh=decision == "fresh")
         await self._serve(stored, found.age, self._hit(found, stored, found.age))
         return True
@@ -306,6 +317,9 @@ class Visit:
             exchange.carry()
             raise exchange.error or AssertionError("an exchange without an answer has an error")
         detail = fetch.refusal
+        if not fetch.collapsed and not self._bypassed:
+            nothing = found.stored is None and not found.varies
+            learn(self._cache, self._request, exchange.status, exchange.fields, stored=not nothing)
         if exchange.live:
             why, detail = self._forwarded(why, detail)
         stored, draft = not exchange.live and self._stores(found), fetch.draft

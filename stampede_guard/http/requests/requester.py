@@ -14,7 +14,9 @@ from stampede_guard.http.spec.message import Fields
 
 __all__ = [
     "ALWAYS",
+    "ORDINARY",
     "SAFE",
+    "TELLING",
     "forwarded_part",
     "IDENTITY_BYTES",
     "Requester",
@@ -91,8 +93,9 @@ _OF_PROXIES = frozenset(
         b"x-request-id",
     }
 )
-_ORDINARY = SAFE | _OF_PROXIES
-_TELLING = frozenset(
+ORDINARY = SAFE | _OF_PROXIES
+"""Fields of requests that an application usually answers like all others."""
+TELLING = frozenset(
     name for name in SAFE if name.startswith((b"accept", b"sec-", b"user-agent", b"referer", b"dnt"))
 )
 """Fields of ordinary requests that may still change the application's response."""
@@ -184,7 +187,7 @@ def is_credential(name: bytes) -> bool:
     lower case.
     """
     name = name.replace(b"_", b"-")
-    if name in _ORDINARY or name in _KEYS_OF_REQUESTS:
+    if name in ORDINARY or name in _KEYS_OF_REQUESTS:
         return False
     if name in ALWAYS or name.startswith(_BEGINNINGS) or any(pair in name for pair in _SPEAKING_PAIRS):
         return True
@@ -196,7 +199,7 @@ def is_credential(name: bytes) -> bool:
 def names_a_user(name: bytes) -> bool:
     """Whether a field with this name states the user of the request, without a proof."""
     name = name.replace(b"_", b"-")
-    if name in _ORDINARY or b"user-agent" in name:
+    if name in ORDINARY or b"user-agent" in name:
         return False
     return any(pair in name for pair in _NAMING_PAIRS) or not _NAMING.isdisjoint(name.split(b"-"))
 
@@ -223,11 +226,11 @@ class Requester(NamedTuple):
 
 
 def requester(scope: Scope, fields: Fields) -> Requester:
-    own = sorted(pair for pair in fields if pair[0] not in _ORDINARY)
+    own = sorted(pair for pair in fields if pair[0] not in ORDINARY)
     if own:
         client = scope.get("client")
         return Requester(_digest((str(client[0]) if client else "", own)), ordinary=False)
-    return Requester(_digest(sorted(pair for pair in fields if pair[0] in _TELLING)), ordinary=True)
+    return Requester(_digest(sorted(pair for pair in fields if pair[0] in TELLING)), ordinary=True)
 
 
 def _digest(told: object) -> bytes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.errors import Misuse
+from stampede_guard.http.requests.paths import compiled, is_ambiguous, wrong_pattern
 from stampede_guard.http.spec.directives import Directives
 from stampede_guard.http.spec.fields import token
 from stampede_guard.http.spec.storing import NEVER_STORED
@@ -20,8 +21,6 @@ __all__ = ["CacheRoute", "Scope"]
 Scope = MutableMapping[str, Any]
 ClientDirectives = Literal["obey", "ignore"]
 
-_PATTERN = re.compile(r"/[\x21-\x7e]*")
-_TRICKS = re.compile(rb"//|/\.{1,2}(?:/|$)|\\|;|%(?:2e|2f|5c|00|23|3f)", re.IGNORECASE)
 _METHODS = frozenset({"GET", "HEAD", "POST"})
 _LONGEST = 366 * 86_400.0
 
@@ -83,13 +82,8 @@ class CacheRoute:
             name: getattr(self, name) for name in ("pattern", "vary", "methods", "query", "key", "statuses")
         }
         pattern, vary, methods, query, key, statuses = given.values()
-        if not isinstance(pattern, str) or not _PATTERN.fullmatch(pattern):
-            raise self._wrong("pattern", "write a path that begins with a slash, such as '/reports/*'")
-        if "?" in pattern or "#" in pattern or any(part.count("*") > 1 for part in pattern.split("/")):
-            raise self._wrong("pattern", "a path has no query, and in one segment one `*` is enough")
-        if "{" in pattern or "}" in pattern:
-            starred = re.sub(r"\{[^{}]*\}", "*", pattern)
-            raise self._wrong("pattern", f"`*` stands for a segment, not a name in braces: write {starred!r}")
+        if (rule := wrong_pattern(pattern)) is not None:
+            raise self._wrong("pattern", rule)
         for name, least in (("ttl", 0.001), ("stale_ttl", 0.0)):
             given = getattr(self, name)
             value = seconds(given)
@@ -133,7 +127,7 @@ class CacheRoute:
                 raise self._wrong("query", 'it must be "sorted", "verbatim", "ignore" or a tuple of names')
         elif not all(isinstance(name, str) for name in query):
             raise self._wrong("query", "the names of parameters are text")
-        object.__setattr__(self, "_match", _compiled(self.pattern))
+        object.__setattr__(self, "_match", compiled((self.pattern,)))
         object.__setattr__(self, "names", tuple(sorted(name.lower().encode() for name in self.vary)))
 
     def _wrong(self, name: str, rule: str) -> Misuse:
@@ -141,7 +135,7 @@ class CacheRoute:
 
     def matches(self, path: bytes) -> bool:
         """For a raw path. A path that another server might read as another path matches nothing."""
-        return self._match.fullmatch(path) is not None and _TRICKS.search(path) is None
+        return self._match.fullmatch(path) is not None and not is_ambiguous(path)
 
     @property
     def directives(self) -> Directives:
@@ -152,12 +146,3 @@ class CacheRoute:
                 (b"stale-while-revalidate", b"stale-if-error"), b"%d" % max(1, round(self.stale_ttl))
             )
         return Directives(seconds)
-
-
-def _compiled(pattern: str) -> re.Pattern[bytes]:
-    head, star, tail = pattern.rpartition("*")
-    if not star or tail:
-        parts = [re.escape(part.encode()) for part in pattern.split("*")]
-        return re.compile(b"[^/]+".join(parts))
-    parts = [re.escape(part.encode()) for part in head.split("*")]
-    return re.compile(b"[^/]+".join(parts) + b".*", re.DOTALL)

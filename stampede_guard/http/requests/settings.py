@@ -11,6 +11,7 @@ from typing import Any, Literal, TypedDict
 
 from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.errors import Misuse
+from stampede_guard.http.requests.paths import wrong_pattern
 from stampede_guard.http.requests.requester import ALWAYS, SAFE, is_credential, names_a_user
 from stampede_guard.http.requests.routes import CacheRoute, ClientDirectives
 from stampede_guard.http.spec.fields import token
@@ -26,6 +27,8 @@ class MiddlewareOptions(TypedDict, total=False):
     """Options of `StampedeMiddleware`, as a user gives them."""
 
     routes: Iterable[CacheRoute]
+    exclude: Sequence[str]
+    only: Sequence[str] | None
     name: str
     targets: Sequence[str | bytes]
     max_body_bytes: int
@@ -51,6 +54,8 @@ class Settings:
     """See `StampedeMiddleware` for their meanings."""
 
     routes: tuple[CacheRoute, ...] = ()
+    exclude: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
     name: str = "stampede_guard"
     targets: tuple[bytes, ...] = (b"cdn-cache-control",)
     max_body_bytes: int = 4 * 1024 * 1024
@@ -78,6 +83,9 @@ class Settings:
         if isinstance(options.get("routes"), CacheRoute):
             raise Misuse("routes= takes a list: write routes=[CacheRoute(...)]")
         options["routes"] = tuple(options.get("routes", ()))
+        for name in ("exclude", "only"):
+            if options.get(name) is not None:
+                options[name] = _patterns(name, options[name])
         if "targets" in options:
             options["targets"] = field_names(options["targets"], what="targets")
         names = options.get("credential_headers")
@@ -143,6 +151,18 @@ class Settings:
             if route.cookies == "ignore":
                 known = known - {b"cookie"}
         return known
+
+
+def _patterns(option: str, given: object) -> tuple[str, ...]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise Misuse(f"{option}={given!r}: write a tuple of paths, such as ('/admin/*',)")
+    found = tuple(given)
+    for pattern in found:
+        if (rule := wrong_pattern(pattern)) is not None:
+            raise Misuse(f"{option}: {pattern!r} is not allowed: {rule}")
+    if option == "only" and not found:
+        raise Misuse("only=() would leave every request to the application: write None, or a path")
+    return found
 
 
 def field_names(names: object, *, what: str) -> tuple[bytes, ...]:

@@ -1,0 +1,84 @@
+"""The route templates that the framework has told (`/items/{id}`), found by the path of a request.
+
+A tree of path segments, as bounded as the application's routes. A literal segment goes before a parameter, as
+`/items/me` before `/items/{id}`. A lookup costs at most one step per segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from stampede_guard.http.requests.routes import Scope
+
+__all__ = ["MOST_TEMPLATES", "RouteTemplates", "template_of"]
+
+MOST_TEMPLATES = 1024
+"""No further ones are learnt. An application has fewer routes, unless it makes them at run time."""
+
+T = TypeVar("T")
+
+
+class _Segment(Generic[T]):
+    __slots__ = ("literals", "parameter", "value")
+
+    def __init__(self) -> None:
+        self.literals: dict[str, _Segment[T]] = {}
+        self.parameter: _Segment[T] | None = None
+        self.value: T | None = None
+
+
+class RouteTemplates(Generic[T]):
+    """What is known per template. `new` makes it for a template that is seen for the first time."""
+
+    def __init__(self, new: Callable[[], T]) -> None:
+        self._new = new
+        self._root: _Segment[T] = _Segment()
+        self._count = 0
+
+    def find(self, path: str) -> T | None:
+        """What is known of the template that a path meets; None if there is none."""
+        place = self._root
+        for segment in path.split("/"):
+            following = place.literals.get(segment)
+            if following is None:
+                following = place.parameter if segment else None
+                if following is None:
+                    return None
+            place = following
+        return place.value
+
+    def learn(self, template: str) -> T | None:
+        """The same for a template; None if there are too many."""
+        place = self._root
+        for segment in template.split("/"):
+            if "{" in segment:
+                following = place.parameter = place.parameter or _Segment()
+            else:
+                following = place.literals.setdefault(segment, _Segment())
+            place = following
+        if place.value is None and self._count < MOST_TEMPLATES:
+            self._count += 1
+            place.value = self._new()
+        return place.value
+
+
+def template_of(scope: Scope, path: str) -> str | None:
+    """The template of the route that has answered, with the prefix of its mounts. None if the framework tells none
+    (`scope["route"].path_format`, as FastAPI does), or if the path has other segments than the template.
+    """
+    route: Any = scope.get("route")
+    told = getattr(route, "path_format", None)
+    if not isinstance(told, str):
+        return None
+    for template in (told, f"{scope.get('root_path') or ''}{told}"):
+        if _meets(template, path):
+            return template
+    return None
+
+
+def _meets(template: str, path: str) -> bool:
+    wanted, given = template.split("/"), path.split("/")
+    return len(wanted) == len(given) and all(
+        bool(two) if "{" in one else one == two for one, two in zip(wanted, given, strict=True)
+    )
