@@ -32,6 +32,9 @@ class Finding:
     # What `--fix` does by itself, and what it also does with --unsafe-fixes.
     fixable: bool = False
     fix: FixSafety | None = None
+    # What to review after an unsafe fix; and why there is none, if other findings of the rule have one.
+    fix_reasons: tuple[str, ...] = ()
+    no_fix: str = ""
     function: str = ""
     # The request that reaches the function ("GET /quality/{project}"), if it is a route's.
     endpoint: str = ""
@@ -39,7 +42,7 @@ class Finding:
     cost: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "cost": list(self.cost)}
+        return {**asdict(self), "cost": list(self.cost), "fix_reasons": list(self.fix_reasons)}
 
     @property
     def fingerprint(self) -> str:

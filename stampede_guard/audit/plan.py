@@ -89,6 +89,10 @@ class Import:
 Edit = Replace | Tell | Delete | Unwrap | Decorate | Lower | Iterate | Import
 
 
+class NoFix(Exception):
+    """Why a finding gets no fix. Raised by a rule's `fix`, shown in reports."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FixPlan:
     """One fix. Without `reasons` it is safe. Each reason names something that the reader must review after
@@ -97,6 +101,8 @@ class FixPlan:
 
     edits: tuple[Edit, ...]
     reasons: tuple[str, ...] = field(default=())
+    # A name that no other file may use, else there is no fix: how it is used would change.
+    private: str = ""
 
     @property
     def safety(self) -> FixSafety:

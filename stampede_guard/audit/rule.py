@@ -6,8 +6,9 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from stampede_guard.audit.files.comments import lost_comment
 from stampede_guard.audit.finding import Confidence, Finding, FixSafety, Level, Scope
-from stampede_guard.audit.plan import FixPlan
+from stampede_guard.audit.plan import FixPlan, NoFix
 from stampede_guard.audit.prefilter import Hint, Text
 from stampede_guard.audit.source.model import Module
 from stampede_guard.audit.source.routes import endpoint
@@ -73,11 +74,24 @@ class Rule:
         for _hit, finding in self.judged(module):
             yield finding
 
+    def planned(self, module: Module, hit: Violation) -> tuple[FixPlan | None, str]:
+        """The fix of a hit, or why there is none. Both are empty for a rule without fixes."""
+        if self.fix is None:
+            return None, ""
+        try:
+            plan = self.fix(module, hit)
+        except NoFix as reason:
+            return None, str(reason)
+        if plan is None:
+            return None, f"the code has not the form that the fix knows: `stampede-guard explain {self.code}`"
+        lost = lost_comment(module.source, module.memo, plan)
+        return (None, f"a comment would be lost: {lost}") if lost else (plan, "")
+
     def judged(self, module: Module) -> Iterator[tuple[Violation, Finding]]:
         """Each hit of the check, with its finding."""
         for hit in self.check(module):
             line = getattr(hit.node, "lineno", 1)
-            plan = self.fix(module, hit) if self.fix is not None else None
+            plan, refused = self.planned(module, hit)
             yield (
                 hit,
                 Finding(
@@ -93,6 +107,8 @@ class Rule:
                     level=self.level,
                     fixable=plan is not None and plan.safety == "safe",
                     fix=plan.safety if plan is not None else None,
+                    fix_reasons=plan.reasons if plan is not None else (),
+                    no_fix=refused,
                     function=hit.function,
                     endpoint=endpoint(module, hit.node),
                     cost=hit.cost,

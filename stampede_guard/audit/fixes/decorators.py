@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from stampede_guard.audit.fixes import naming
 from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, seconds
 from stampede_guard.audit.fixes.signature import judge, may_be_none
-from stampede_guard.audit.plan import FixPlan, Replace, Span
+from stampede_guard.audit.plan import FixPlan, NoFix, Replace, Span
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.decorations import Decoration, decorations
 from stampede_guard.audit.source.model import Module, argument
@@ -38,7 +38,7 @@ def fastapi_cache(module: Module, hit: Violation) -> FixPlan | None:
         return None
     function = decoration.function
     if not all(only_reads(route) for route in routes(function.node)):
-        return None  # it only ever cached GET, and the fix must not cache more
+        raise NoFix("only its GET requests were cached, and the fix must not cache more")
     if not function.is_async and not routes(function.node):
         return None  # callers await the object that the old decorator returned
     given = _Arguments(_stated(module, argument(decoration.call, 0, "expire")))
@@ -94,7 +94,7 @@ def cashews(module: Module, hit: Violation) -> FixPlan | None:
     if decoration is None or decoration.call is None or len(decoration.call.args) > 1:
         return None
     if decoration.tail not in ("cache", "Cache") or decoration.keyword("time_condition") is not None:
-        return None  # early, soft, hit and failover are different strategies
+        raise NoFix("early, soft, hit and failover are different strategies")
     stated = argument(decoration.call, 0, "ttl")
     if isinstance(stated, ast.Lambda):
         return None
@@ -120,12 +120,22 @@ def memo_on_coroutine(module: Module, hit: Violation) -> FixPlan | None:
 
 def _replaced(module: Module, decoration: Decoration, given: _Arguments) -> FixPlan | None:
     function, node = decoration.function, decoration.node
-    if not _stands_right(decoration) or _is_asked_for_more(module, decoration):
-        return None
+    if not _stands_right(decoration):
+        raise NoFix("the decorator is above the route, wrapped, or has unpacked arguments")
+    if _is_asked_for_more(module, decoration):
+        raise NoFix("the file uses what only the old decorator adds to the function, such as cache_clear()")
     name = naming.locked_cache(module, function.node)
     verdict = judge(module, function, is_route=bool(routes(function.node)))
-    if name is None or not verdict.possible:
+    if not verdict.possible:
+        raise NoFix(verdict.why)
+    if name is None:
         return None
+    if verdict.unkeyed and decoration.call is not None:
+        builder = next((k.arg for k in decoration.call.keywords if k.arg in ("key_builder", "key")), None)
+        if builder is not None:
+            raise NoFix(
+                f"{', '.join(verdict.unkeyed)} may be part of what {builder}= builds, and would become unkeyed"
+            )
     reasons = [*given.reasons, *verdict.of_parameters, *verdict.reasons]
     if given.ttl is None:
         reasons.append(f"it has no lifetime: {GUESSED} seconds are a guess")

@@ -16,7 +16,7 @@ from stampede_guard.audit.fixes import naming
 from stampede_guard.audit.fixes.decorators import unkeyed
 from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, seconds
 from stampede_guard.audit.fixes.signature import judge
-from stampede_guard.audit.plan import Decorate, Delete, Edit, FixPlan, Replace, Span, Unwrap
+from stampede_guard.audit.plan import Decorate, Delete, Edit, FixPlan, NoFix, Replace, Span, Unwrap
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.model import Module, argument, inside
 from stampede_guard.audit.source.routes import is_route
@@ -44,20 +44,31 @@ class _Steps:
 
 def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
     fill = _fill(module, hit)
-    if fill is None or fill.function.cls is not None or _is_disturbed(module, fill):
-        return None
+    if fill is None:
+        raise NoFix("the function has more than one get with a set, or only asks whether the key exists")
+    if fill.function.cls is not None:
+        raise NoFix("it is a method: its object would have to be in the key")
+    _refuse_disturbed(module, fill)
     steps = _steps(fill)
     if steps is None:
-        return None
+        raise NoFix("the function does more than get, test, compute, set and return")
     node = fill.function.node
     verdict = judge(module, fill.function, is_route=any(map(is_route, node.decorator_list)))
     name = naming.locked_cache(module, node)
     keyed = _keyed(module, fill)
-    if not verdict.possible or name is None or keyed is None or _calls_a_parameter(fill):
+    if keyed is None:
+        raise NoFix(
+            "the key has parts that are no constants and no unchanged parameters: they would become unkeyed"
+        )
+    if _calls_a_parameter(fill):
+        raise NoFix("it computes what its argument says: it is itself the cache")
+    if not verdict.possible:
+        raise NoFix(verdict.why)
+    if name is None:
         return None
     lifetime = _lifetime(module, fill.write.call)
     if lifetime is not None and _is_local(lifetime, fill):
-        return None  # the decorator is outside the function, where that name is undefined
+        raise NoFix("its lifetime is a local name, which a decorator cannot see")
     reasons = [_ELSEWHERE, *verdict.reasons]
     if not fill.function.is_async:
         reasons.append("it computes in a thread of the guard: thread-locals of its caller are missing there")
@@ -82,16 +93,17 @@ def _calls_a_parameter(fill: Fill) -> bool:
     return any(path(call.func) in fill.function.parameters for call in fill.function.calls)
 
 
-def _is_disturbed(module: Module, fill: Fill) -> bool:
-    """Whether there is more than one get and one set, or another line of the file removes such keys."""
+def _refuse_disturbed(module: Module, fill: Fill) -> None:
+    """There must be one get and one set, and no other line of the file may remove such keys."""
     if len(accesses_of(module, fill.function)) != 2:
-        return True
-    return any(
+        raise NoFix("the function has more than one get and one set")
+    if any(
         isinstance(call.func, ast.Attribute)
         and call.func.attr in _REMOVES
         and path(call.func.value) == fill.read.receiver
         for call in module.calls
-    )
+    ):
+        raise NoFix("the same file deletes, expires or counts keys of that client")
 
 
 # -------------------------------------------------------------------------------------------------------- shape
@@ -309,7 +321,9 @@ def of_the_definition(module: Module, hit: Violation) -> FixPlan | None:
     ttl = lifetime.code if lifetime is not None else str(GUESSED)
     used = _parameters_used(fill, outer.parameters) - {ttl}
     if used:
-        return None  # a prefix, a key builder: locked_cache would need to know what they mean
+        raise NoFix(
+            f"the decorator's own {', '.join(sorted(used))} would have no effect: parts of its key would be lost"
+        )
     edits: tuple[Edit, ...] = (
         Delete(Span.of(wrapper.node)),
         Replace(Span.of(returned.value), f"{name.code}(ttl={ttl})({decorated})"),

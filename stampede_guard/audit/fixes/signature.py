@@ -32,6 +32,10 @@ _ONE_CALLERS = frozenset("Response BackgroundTasks WebSocket".split())
 _LIVE = frozenset("QuerySet Iterator Generator AsyncIterator AsyncGenerator Iterable AsyncIterable".split())
 _RESPONSES = ("fastapi.", "starlette.", "flask.", "django.http", "sanic.", "litestar.")
 _DEEP = 4
+# Annotations that say nothing about the class.
+_OPEN_KINDS = frozenset(
+    "Any Optional Union Literal TypeVar Callable Type T List Dict Set Tuple Sequence Mapping".split()
+)
 
 
 @dataclass
@@ -39,15 +43,21 @@ class Cacheability:
     """`possible` is False if no cache decorator fits."""
 
     possible: bool = True
+    why: str = ""
     unkeyed: list[str] = field(default_factory=list)
     of_parameters: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
+
+    def refuse(self, why: str) -> None:
+        self.possible, self.why = False, self.why or why
 
 
 def judge(module: Module, function: Function, *, is_route: bool) -> Cacheability:
     verdict = Cacheability()
     if function.cls is not None or _yields(function.node):
-        verdict.possible = False
+        verdict.refuse(
+            "it is a method or a generator: its object or its position would have to be in the key"
+        )
         return verdict
     if function.outer is not None and not is_route:
         verdict.reasons.append("each call of the enclosing function defines it again")
@@ -76,16 +86,24 @@ def _judge_parameter(
     spec, name = function.node.args, argument.arg
     kind = last(path(_bare(argument.annotation)))
     if kind in _ONE_CALLERS:
-        verdict.possible = False
+        verdict.refuse(f"{name} belongs to one caller")
     elif argument in (spec.vararg, spec.kwarg):
         verdict.of_parameters.append(f"everything in *{name} must be a valid key part")
     elif is_closed(module, argument.annotation, _keyable_class(module)):
         pass
+    elif kind.endswith("Request") and any(used == name for used, _node in function.loads):
+        verdict.refuse(f"the function uses {name}: callers of different requests would share one value")
     elif _RESOURCE.search(kind) or (argument.annotation is None and name in _RESOURCE_NAMES):
         verdict.unkeyed.append(name)
         verdict.of_parameters.append(f"{name} is not part of the key: the result must not depend on it")
     elif argument.annotation is None and is_route and not _depends(function, argument):
         pass  # a path or query parameter: text
+    elif kind[:1].isupper() and kind not in _OPEN_KINDS:
+        verdict.refuse(f"{name} would remain a parameter, and {kind} may be no valid key part")
+    elif _depends(function, argument):
+        verdict.refuse(
+            f"{name} would remain a parameter, and what its dependency gives may be no valid key part"
+        )
     else:
         verdict.of_parameters.append(f"{name} must be a valid key part")
 
@@ -192,7 +210,7 @@ def _judge_result(module: Module, function: Function, verdict: Cacheability, *, 
     kinds = [module.resolve(node) for node in inner if isinstance(node, ast.Name | ast.Attribute)]
     kinds += [name for text in _texts(stated) for name in re.findall(r"[\w.]+", text)]
     if any(_is_response(name) for name in (*made, *kinds)) or any(last(name) in _LIVE for name in kinds):
-        verdict.possible = False
+        verdict.refuse("it returns a response, a query or an iterator, which callers cannot share")
         return
     if stated is None:
         verdict.reasons.append("its return type is not declared: then only Python's own types can be stored")

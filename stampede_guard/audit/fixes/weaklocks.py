@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.fixes.naming import means_module
 from stampede_guard.audit.fixes.texts import source
-from stampede_guard.audit.plan import Edit, FixPlan, Import, Replace, Span
+from stampede_guard.audit.plan import Edit, FixPlan, Import, NoFix, Replace, Span
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.model import Module
 from stampede_guard.audit.source.words import last, path
@@ -50,10 +50,12 @@ def weakly_held(module: Module, hit: Violation) -> FixPlan | None:
         else:
             looked = _setdefault(module, looked)
         if not isinstance(looked, ast.expr) or not _is_held(module, looked):
-            return None
+            raise NoFix(
+                f"line {use.lineno} uses {holder} otherwise than `async with`: a weak dict may drop a lock in use"
+            )
     private = last(holder).startswith("_")
     reasons = () if private else ("another module may read the dict: it contains only locks that are in use",)
-    return FixPlan(edits=tuple(edits), reasons=reasons)
+    return FixPlan(edits=tuple(edits), reasons=reasons, private=last(holder))
 
 
 def _holder(module: Module, node: ast.AST) -> str:

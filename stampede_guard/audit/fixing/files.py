@@ -145,7 +145,7 @@ def _plans(path: str, source: str) -> Iterator[tuple[Finding, FixPlan]]:
     for rule in _fixing():
         assert rule.fix is not None
         for hit, finding in rule.judged(module):
-            plan = rule.fix(module, hit)
+            plan, _refused = rule.planned(module, hit)
             if plan is not None and not suppressions.covers(finding):
                 yield finding, plan
 
@@ -163,6 +163,9 @@ def _built(path: str, source: str) -> Module:
 
 def _attempt(path: str, source: str, plans: list[FixPlan], files: list[str]) -> str:
     """The text with these plans applied, if each of them removed its finding."""
+    for plan in plans:
+        if plan.private and _used_elsewhere(path, plan.private, files):
+            raise Unfixable(f"another file uses {plan.private}")
     changed = apply(source, plans, keeps=lambda name: _needed_elsewhere(path, name, files))
     if len(list(_plans(path, changed))) >= len(list(_plans(path, source))) and not _is_order(plans):
         raise Unfixable("the finding would remain")
@@ -172,6 +175,19 @@ def _attempt(path: str, source: str, plans: list[FixPlan], files: list[str]) -> 
 def _is_order(plans: list[FixPlan]) -> bool:
     """After a decorator has moved, the next decorator may be reported. Then the number of findings proves nothing."""
     return any(isinstance(edit, Lower) for plan in plans for edit in plan.edits)
+
+
+def _used_elsewhere(path: str, name: str, files: list[str]) -> bool:
+    """Whether another file imports the name, or reads it as an attribute."""
+    attribute = re.compile(rf"\.{re.escape(name)}\b".encode())
+    for other in files:
+        if os.path.realpath(other) != os.path.realpath(path):
+            try:
+                if attribute.search(read(other)):
+                    return True
+            except Unreadable:
+                continue
+    return Path(path).stem != "__init__" and _needed_elsewhere(path, name, files)
 
 
 def _needed_elsewhere(path: str, name: str, files: list[str]) -> bool:

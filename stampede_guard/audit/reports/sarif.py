@@ -76,5 +76,11 @@ def _result(finding: Finding) -> dict[str, Any]:
             }
         ],
         "partialFingerprints": {"function/v1": finding.fingerprint},
-        "properties": {"confidence": finding.confidence, "scope": finding.scope},
+        "properties": {
+            "confidence": finding.confidence,
+            "scope": finding.scope,
+            "fix": finding.fix or "none",
+            "fixReasons": list(finding.fix_reasons),
+            "noFix": finding.no_fix,
+        },
     }

@@ -62,7 +62,11 @@ def _frame(finding: Finding) -> list[str]:
         how += f", a miss costs {', '.join(finding.cost)}"
     if finding.fix is not None:
         how += ", fixable" if finding.fixable else ", fixable (unsafe)"
-    return [*lines, f" {'':>{width}} = {how}"]
+    lines.append(f" {'':>{width}} = {how}")
+    lines += [f" {'':>{width}} = review: {reason}" for reason in finding.fix_reasons]
+    if finding.no_fix:
+        lines.append(f" {'':>{width}} = no fix: {finding.no_fix}")
+    return lines
 
 
 @lru_cache(maxsize=256)

@@ -212,7 +212,6 @@ def test_a_lifetime_is_taken_over_where_it_is_known(told: str, ttl: str | None) 
         ("day: int) -> dict", False),
         ("day: int) -> dict[str, Any]", False),
         ("day: int)", False),
-        ("user: User) -> int", False),
         ("db: AsyncSession = Depends(get_db)) -> int", False),
         ("*days: int) -> int", False),
     ],
@@ -377,3 +376,24 @@ def test_a_fix_names_the_page_for_what_it_leaves_to_be_done_by_hand(
         ]
     main(["pages.py"])
     assert capsys.readouterr().err == ""
+
+
+def test_a_dict_of_locks_that_another_file_uses_stays(tmp_path: Path) -> None:
+    locks = b"""import asyncio
+
+locks = {}
+
+
+async def report(key):
+    async with locks.setdefault(key, asyncio.Lock()):
+        return await compute(key)
+"""
+    (tmp_path / "guards.py").write_bytes(locks)
+    other = tmp_path / "other.py"
+    for said, refused in (("from guards import locks\n", 1), ("import guards\nguards.locks\n", 1), ("", 0)):
+        other.write_text(said, "utf-8")
+        path = str(tmp_path / "guards.py")
+        wanted = {(f.code, f.function) for f in audit_source(path, locks, AuditOptions(least="low")).findings}
+        made = fixed(path, locks, wanted, unsafe=True, files=[path, str(other)])
+        assert [reason for *_key, reason in made.refused] == ["another file uses locks"] * refused
+        assert (made.after == locks) == bool(refused)

@@ -128,8 +128,10 @@ def test_markdown_has_a_row_for_each_finding_and_a_table_that_holds(
     text = run(capsys, "markdown")
     rows = [line for line in text.splitlines() if re.match(r"\| .+?\.py:\d+ \|", line)]
     found = [f for f in said["findings"] if f["code"] != "SG000"]
-    assert sorted(row.split(":")[-1].split(" ")[0] for row in rows) == sorted(str(f["line"]) for f in found)
-    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {6}
+    assert sorted(re.findall(r"\.py:(\d+) \|", row)[0] for row in rows) == sorted(
+        str(f["line"]) for f in found
+    )
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {7}
     assert (
         re.findall(r"^## (SG\d{3})", text, re.M) and "- odd/broken%.py: this Python cannot parse it" in text
     )
@@ -218,3 +220,39 @@ def test_a_report_goes_to_a_file_when_one_is_named(
     assert main([".", "--output-format", "json", "--output-file", "report.json"]) == 1
     assert capsys.readouterr().out == ""
     assert json.loads((tmp_path / "report.json").read_text("utf-8"))["findings"]
+
+
+UNFIXED = b"""
+from redis.asyncio import Redis
+
+redis = Redis()
+
+
+async def report(user) -> int:
+    cached = await redis.get(f"report:{user.id}")
+    if cached is not None:
+        return int(cached)
+    value = await compute()
+    await redis.setex(f"report:{user.id}", 60, value)
+    return value
+
+
+async def total(day: int) -> int:
+    cached = await redis.get(f"total:{day}")
+    if cached is not None:
+        return int(cached)
+    value = await compute()
+    await redis.setex(f"total:{day}", 60, value)
+    return value
+"""
+
+
+@pytest.mark.parametrize("name", ["text", "json", "sarif", "markdown"])
+def test_every_format_says_what_to_review_and_why_there_is_no_fix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "app.py").write_bytes(UNFIXED)
+    main([str(tmp_path), "--no-config", "--select", "SG201", "--output-format", name])
+    shown = capsys.readouterr().out
+    assert "the key has parts that are no constants and no unchanged parameters" in shown
+    assert "find other code that reads or deletes these keys" in shown

@@ -9,7 +9,7 @@ redis = FakeRedis()
 async def sync_all() -> None:
     if await aredis.get("sync:running"):
         return
-    await aredis.set("sync:running", 1, ex=300)  # five minutes
+    await aredis.set("sync:running", 1, ex=300)
     await compute("sync")
 
 
