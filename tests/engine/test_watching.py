@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
+import functools
 import json
 import math
 import os
@@ -33,7 +35,7 @@ from stampede_guard.stores.console.console import Console
 from stampede_guard.stores.fleet.histogram import BOUNDS, bucket_of, quantile
 from stampede_guard.stores.fleet.series import WATCHED
 from stampede_guard.stores.fleet.stream import from_stream
-from tests.support.gate import until
+from tests.support.gate import Gate, until
 from tests.support.guards import Guards
 
 # --- the sketch and the histogram ----------------------------------------------------------------
@@ -290,6 +292,30 @@ async def test_a_fleet_publishes_while_somebody_watches(
 
         await session.switch(namespace, "*watched", None)
         await until(lambda: not any(guard.engine.hooks.any for guard in fleet))
+
+
+async def test_a_computation_that_begins_is_told_at_once_because_its_process_may_die(
+    valkey_url: str, namespace: str, console: Console
+) -> None:
+    gate = Gate()
+
+    async def compute() -> int:
+        await gate.hold()
+        return 7
+
+    async with Guards(valkey_url, namespace) as guards, session_at(valkey_url) as session:
+        guard = guards.guard()
+        await guard.get_or_compute("warm", functools.partial(computed, 7))
+        async with Viewer(console, session, namespace) as watch:
+            await until(lambda: guard.engine.hooks.any)
+            caller = asyncio.create_task(guard.get_or_compute("quality", compute))
+            await gate.arrival()
+            kinds: list[str] = []
+            while "began" not in kinds:
+                kinds = [one.kind for one in await watch.happened()]
+            assert kinds == ["asked", "granted", "began"]
+            gate.open()
+            await caller
 
 
 async def keys_of(console: Console, namespace: str) -> AsyncIterator[tuple[bytes, int]]:

@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from stampede_guard.engine.stats.counting import Sums
 from stampede_guard.errors import StoreError, StoreRefused
@@ -83,6 +83,7 @@ class Publisher(Generic[Rows]):
         self._ahead = 0
         """Slots by which the server's clock is ahead of this machine's."""
         self._ending = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._refused = False
         self._task: asyncio.Task[None] | None = None
 
@@ -110,12 +111,28 @@ class Publisher(Generic[Rows]):
             pause = asyncio.ensure_future(self._pause(self._source.pause(now)))
             ending = asyncio.ensure_future(self._ending.wait())
             try:
-                await asyncio.wait({pause, ending}, return_when=asyncio.FIRST_COMPLETED)
+                await self._wait(pause, ending)
             finally:
                 pause.cancel()
                 ending.cancel()
             if not self._ending.is_set():
                 await self.send()
+
+    async def _wait(self, pause: asyncio.Future[Any], ending: asyncio.Future[Any]) -> None:
+        """Until the next publication or the end. If it is in a hurry before that, `also` runs once more."""
+        self._hurry.clear()
+        hurry: asyncio.Future[Any] = asyncio.ensure_future(self._hurry.wait())
+        try:
+            await asyncio.wait({pause, ending, hurry}, return_when=asyncio.FIRST_COMPLETED)
+            if hurry.done() and not pause.done() and self._also is not None and not self._is_away():
+                await self._sent(self._also())
+        finally:
+            hurry.cancel()
+        await asyncio.wait({pause, ending}, return_when=asyncio.FIRST_COMPLETED)
+
+    def hurry(self) -> None:
+        """Do not wait with `also`. At most once between two publications."""
+        self._hurry.set()
 
     async def send(self) -> None:
         """Add to the fleet's numbers. While the store is away, the numbers stay here."""

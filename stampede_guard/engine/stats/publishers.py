@@ -54,6 +54,11 @@ class Publishers:
             else:
                 self._watch.stop()
 
+    def hurry(self) -> None:
+        """A computation begins. Tell it before the next publication: its process may die, and then nobody else can."""
+        if self._watch is not None:
+            self._watch.hurry()
+
     async def aclose(self) -> None:
         """Send what has come together, and end."""
         if self._minutes is not None:

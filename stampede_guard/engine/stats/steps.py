@@ -36,6 +36,8 @@ def tell_step(
     steps: Steps, flight: Flight, before: FlightState, event: on.Event, command: do.Command
 ) -> None:
     """Tell what this event and the decision that followed mean for a person."""
+    if isinstance(event, on.ComputationBegan):
+        flight.runtime.publishers.hurry()
     found = _step_of(before, event, command)
     if found is not None:
         kind, details = found

@@ -276,7 +276,7 @@ class Console:
         """What happened in the fleet while somebody watched: the newest items of the last hour, oldest first."""
         name = stream_name(namespace)
         answer = await self.master_of(name).ask("XREVRANGE", *modes_keys(name), "+", since, "COUNT", most)
-        return from_stream(_pairs(fields) for _, fields in answer)
+        return from_stream(_pairs(fields) for _, fields in reversed(answer))
 
     async def __aenter__(self) -> Self:
         return self
