@@ -33,7 +33,7 @@ def answer(stored: StoredResponse, request: CacheRequest, *, age: float, now: fl
     # Always add it, even if Expires or Date would be enough: a downstream cache calculates with it.
     fields = (*stored.fields, (b"age", b"%d" % max(0, int(age))))
     response = Response(stored.status, fields, stored.body)
-    if request.plain or request.method not in ("GET", "HEAD"):
+    if request.plain or request.method not in ("GET", "HEAD", "QUERY"):
         return response
     if stored.status in (200, 206) and is_not_modified(
         request.fields, stored.fields, now=now, received_at=now - max(0.0, age - stored.age)

@@ -24,7 +24,8 @@ from stampede_guard.http.judging import is_anybodys, lifetimes
 from stampede_guard.http.requests.addresses import prefix_of
 from stampede_guard.http.requests.choosing import RouteChoice, Routing
 from stampede_guard.http.requests.entries import Target, base_name, target_of_url, variant_name
-from stampede_guard.http.requests.exchange import App, Exchange, Receive
+from stampede_guard.http.requests.exchange import App, Exchange, Receive, as_fields
+from stampede_guard.http.requests.origin import tags_of_queries
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.requester import Requester
 from stampede_guard.http.requests.routes import Scope
@@ -267,7 +268,9 @@ class Cache:
             for part in parts:
                 keys[base_name(self.prefix, target, forwarded=part)] = None
             for route in self.settings.routes:
-                if route.methods == ("POST",) or not route.matches(target.path.encode("latin-1")):
+                if {"GET", "HEAD"}.isdisjoint(route.methods) or not route.matches(
+                    target.path.encode("latin-1")
+                ):
                     continue
                 choice = RouteChoice(route)
                 if scope is not None and number == 0:
@@ -276,7 +279,10 @@ class Cache:
                     keys[base_name(self.prefix, target, route=route, part=choice.part, forwarded=part)] = None
         for key in keys:
             self.marks.drop(key)
-        await self.finish(asyncio.gather(*map(self.invalidate_key, keys)))
+        tags = tags_of_queries(targets, () if scope is None else as_fields(scope["headers"]))
+        await self.finish(
+            asyncio.gather(*map(self.invalidate_key, keys), self._reported(self.groups.invalidate(tags)))
+        )
 
     async def invalidate_groups(self, tags: tuple[str, ...]) -> None:
         """All stored responses with one of these tags: see `tags_invalidated`."""

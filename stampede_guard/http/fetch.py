@@ -177,7 +177,7 @@ class Fetch:
     async def _asked(self) -> StoredResponse | Refusal:
         groups = self._cache.groups
         old = stored_before()
-        self._before = await groups.before(self._name, old, bypassed=self._bypassed)
+        self._before = await groups.before(self.request, self._name, old, bypassed=self._bypassed)
         if old is not None and not (
             old.is_for(self.request.fields) and await groups.hold(self._name, old, local=self._bypassed)
         ):

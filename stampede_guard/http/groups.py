@@ -17,6 +17,8 @@ from msgspec.structs import replace
 from stampede_guard.engine.engine import BLANK, WINDOW, Engine, Versions, VersionsAsked
 from stampede_guard.errors import StoreError
 from stampede_guard.http.judging import lifetimes
+from stampede_guard.http.requests.origin import tag_of_query
+from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.stored import StoredResponse
 
 if TYPE_CHECKING:
@@ -70,7 +72,9 @@ class Groups:
 
     # --- a new response ------------------------------------------------------------------------
 
-    async def before(self, key: str, old: StoredResponse | None, *, bypassed: bool) -> VersionsBefore:
+    async def before(
+        self, request: CacheRequest, key: str, old: StoredResponse | None, *, bypassed: bool
+    ) -> VersionsBefore:
         """Call it before the application is called.
 
         Until this process has seen a group, one reading of the window is enough for all responses. Afterwards an
@@ -81,6 +85,8 @@ class Groups:
         if bypassed:
             return VersionsBefore(moment)
         tags = self._known.get(key, ()) if old is None or not old.tags else old.tags
+        if request.method == "QUERY":
+            tags = tuple({*tags, tag_of_query(request.target, request.fields)})
         if not self.are_used and not tags and self._window is not None:
             return VersionsBefore(moment, self._window)
         try:

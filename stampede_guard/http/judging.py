@@ -9,7 +9,7 @@ import secrets
 
 from msgspec.structs import replace
 
-from stampede_guard.http.requests.origin import tags_of_groups
+from stampede_guard.http.requests.origin import tag_of_query, tags_of_groups
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.requester import is_safe_listed
 from stampede_guard.http.requests.settings import Settings
@@ -118,7 +118,7 @@ def judge(
         keep=_keep(response, directives, settings, varies=bool(names)),
         targeted=directives.targeted,
         guessed=not _is_declared(directives, life),
-        tags=tags_of_groups(groups, request.target, request.fields) if groups else (),
+        tags=_tags(request, groups),
     )
 
 
@@ -206,6 +206,11 @@ def _is_malformed(response: Response) -> bool:
 def _is_declared(directives: Directives, life: Lifetime) -> bool:
     """Whether the application, or a route, has declared that the response may be stored."""
     return life.explicit or b"public" in directives or b"no-cache" in directives
+
+
+def _tags(request: CacheRequest, groups: tuple[str, ...]) -> tuple[str, ...]:
+    found = tags_of_groups(groups, request.target, request.fields) if groups else ()
+    return (*found, tag_of_query(request.target, request.fields)) if request.method == "QUERY" else found
 
 
 def _names_varied(request: CacheRequest, response: Response) -> tuple[bytes, ...] | None:

@@ -21,7 +21,7 @@ from stampede_guard.http.beside import beside
 from stampede_guard.http.cache import Cache
 from stampede_guard.http.direct import changing_others, direct, unsafe
 from stampede_guard.http.operating.purging import purge
-from stampede_guard.http.posted import posted
+from stampede_guard.http.posted import posted, queried
 from stampede_guard.http.requests.choosing import RouteChoice
 from stampede_guard.http.requests.exchange import Message, Receive, Send
 from stampede_guard.http.requests.incoming import Incoming
@@ -61,7 +61,8 @@ class StampedeMiddleware:
 
     `guard`: None = the default one. `name`: of this cache in Cache-Status. `targets`: fields that override
     Cache-Control (RFC 9213), in this order. `max_body_bytes`: a larger response passes through.
-    `max_request_bytes`: the route does not apply to a POST with a larger body. `variants`: the number of responses
+    `max_request_bytes`: a QUERY with a larger body is not cached, and the route of a POST does not apply.
+    `json_bodies`: two JSON bodies with the same meaning are the same question. `variants`: the number of responses
     per URL that are stored for different values of the fields in Vary. `keep`: seconds for which a stale response
     with a validator is kept for validation. `stale_if_error`: seconds for which a stale response replaces an error,
     if neither side states a time, nor forbids it (RFC 9111, 4.2.4). `credential_headers`: `routes` do not apply to
@@ -139,6 +140,8 @@ class StampedeMiddleware:
             await posted(self._app, request, receive, send, cache, bypassed=mode == "bypass")
         elif not is_safe(method):
             await unsafe(self._app, request, receive, send, cache)
+        elif method == "QUERY":
+            await queried(self._app, request, receive, send, cache, bypassed=mode == "bypass")
         elif method not in ("GET", "HEAD"):
             await direct(self._app, request, receive, send, CacheStatus(forwarded="method"), cache)
         elif request.has_body or request.only_for_itself or request.overridden:

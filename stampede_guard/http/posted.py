@@ -1,4 +1,4 @@
-"""A POST that a route treats like a GET: its body is read first, because it is part of the key."""
+"""Requests whose body is part of their key: QUERY (RFC 10008), and a POST that a route treats like a GET."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from stampede_guard.http.cache import Cache
-from stampede_guard.http.direct import unsafe
+from stampede_guard.http.direct import direct, unsafe
 from stampede_guard.http.requests.exchange import Message, Receive, Send, content_length
 from stampede_guard.http.requests.incoming import Incoming
+from stampede_guard.http.requests.question import question
 from stampede_guard.http.requests.request import CacheRequest
-from stampede_guard.http.spec.fields import lines
+from stampede_guard.http.spec.status import CacheStatus
 from stampede_guard.http.visit import Visit
 from stampede_guard.values.parts.parts import digest
 
-__all__ = ["posted"]
+__all__ = ["posted", "queried"]
 
 
 async def posted(
@@ -24,34 +25,55 @@ async def posted(
     """Like a GET, if its body is not too large, and the client sends neither a condition nor `no-store`. Otherwise
     like any other POST.
     """
-    most = cache.settings.max_request_bytes
-    announced = content_length(request.fields)
-    if not request.plain or request.only_for_itself or (announced is not None and announced > most):
-        await unsafe(app, request, receive, send, cache)
-        return
-    body, read = await _read(receive, most)
-    again = _replayed(read, receive)
+    body, again = None, receive
+    read: list[Message] = []
+    if request.plain and not request.only_for_itself:
+        body, again, read = await _read(request, receive, cache)
     if body is None:
         await unsafe(app, request, again, send, cache)
         return
-    assert request.route is not None
-    route, part, passed = cache.routing.by_key(request.route, {**request.scope, "body": body})
-    if route is None:
-        await unsafe(app, replace(request, route=None, passed=passed), again, send, cache)
+    asked = _asked(request, body, cache)
+    if asked.route is None:
+        await unsafe(app, asked, again, send, cache)
         return
-    asked = replace(request, body=body, part=_question(request, body) + part)
     incoming = Incoming(request.scope, receive, tuple(read))
     await Visit(cache, asked, app, incoming, send).answer(bypassed=bypassed)
 
 
-def _question(request: CacheRequest, body: bytes) -> str:
-    """The parts of a POST that belong to its name: its body and the type of its body."""
-    kind = [lines(request.fields, name) for name in (b"content-type", b"content-encoding")]
-    return f"POST {kind!r} {digest(body.decode('latin-1'))} "
+async def queried(
+    app: Any, request: CacheRequest, receive: Receive, send: Send, cache: Cache, *, bypassed: bool
+) -> None:
+    """Like a GET, if its body is not too large, and the client wants neither a range nor `no-store`."""
+    body, again = None, receive
+    read: list[Message] = []
+    if request.wanted is None and not request.only_for_itself and not request.overridden:
+        body, again, read = await _read(request, receive, cache)
+    if body is None:
+        await direct(app, request, again, send, CacheStatus(forwarded="bypass"), cache)
+        return
+    incoming = Incoming(request.scope, receive, tuple(read))
+    await Visit(cache, _asked(request, body, cache), app, incoming, send).answer(bypassed=bypassed)
 
 
-async def _read(receive: Receive, most: int) -> tuple[bytes | None, list[Message]]:
-    """The body, and the messages that contained it; None if it is larger, or if the client left before its end."""
+def _asked(request: CacheRequest, body: bytes, cache: Cache) -> CacheRequest:
+    """The request with its body in its key. Without a route if the route's key function says so."""
+    own = digest(question(request.method, request.fields, body, json_bodies=cache.settings.json_bodies))
+    if request.route is None:
+        return replace(request, body=body, part=own)
+    route, part, passed = cache.routing.by_key(request.route, {**request.scope, "body": body})
+    return replace(request, body=body, route=route, passed=passed, part=f"{own} {part}" if route else own)
+
+
+async def _read(
+    request: CacheRequest, receive: Receive, cache: Cache
+) -> tuple[bytes | None, Receive, list[Message]]:
+    """The body, and the messages that contained it, for another call; no body if it is larger than allowed, or if the
+    client left before its end.
+    """
+    most = cache.settings.max_request_bytes
+    announced = content_length(request.fields)
+    if announced is not None and announced > most:
+        return None, receive, []
     read: list[Message] = []
     size = 0
     while True:
@@ -59,9 +81,10 @@ async def _read(receive: Receive, most: int) -> tuple[bytes | None, list[Message
         read.append(message)
         size += len(message.get("body", b""))
         if message["type"] != "http.request" or size > most:
-            return None, read
+            return None, _replayed(read, receive), read
         if not message.get("more_body", False):
-            return b"".join(bytes(one.get("body", b"")) for one in read), read
+            body = b"".join(bytes(one.get("body", b"")) for one in read)
+            return body, _replayed(read, receive), read
 
 
 def _replayed(read: list[Message], receive: Receive) -> Receive:

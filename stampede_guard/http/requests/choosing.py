@@ -34,15 +34,16 @@ class Routing:
         self._told: set[tuple[int, type]] = set()
 
     def choose(self, scope: Scope, names: AbstractSet[bytes], target: Target) -> RouteChoice:
-        """The first route that matches, unless it does not apply to a request with fields of these names. A POST is
-        checked when its body is known.
+        """The first route that matches, unless it does not apply to a request with fields of these names. A POST and a
+        QUERY are checked when their body is known.
         """
         path = target.path.encode("latin-1")
         for route in self._settings.routes:
             if scope["method"] in route.methods and route.matches(path):
                 if self._settings.credentials(names, route):
                     return RouteChoice(passed="credentials")
-                return RouteChoice(route) if scope["method"] == "POST" else self.by_key(route, scope)
+                has_body = scope["method"] in ("POST", "QUERY")
+                return RouteChoice(route) if has_body else self.by_key(route, scope)
         return RouteChoice()
 
     def by_key(self, route: CacheRoute, scope: Scope) -> RouteChoice:

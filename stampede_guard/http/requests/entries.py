@@ -87,13 +87,14 @@ def target_of_url(url: str) -> Target | None:
 def base_name(
     prefix: str, target: Target, *, route: CacheRoute | None = None, part: str = "", forwarded: str = ""
 ) -> str:
-    """`prefix` is the guard's and the middleware's. `part` is the result of a route's own key function. `forwarded`
-    is the URL that a proxy was asked for, from the request's fields. The URL is included completely, so that an
-    operator can match it.
+    """`prefix` is the guard's and the middleware's. `part` is the result of a route's own key function, and the digest
+    of a body. `forwarded` is the URL that a proxy was asked for, from the request's fields. The URL is included
+    completely, so that an operator can match it.
     """
     query = target.query if route is None else _selected(target.query, route)
     text = escape(f"{target.scheme}://{target.host}{target.path}") + "?" + (escape(query) if query else "")
-    kind = "" if route is None else f"r:{digest(part)}:" if part else "r:"
+    own = f"{digest(part)}:" if part else ""
+    kind = f"q:{own}" if route is None and part else "" if route is None else f"r:{own}"
     if forwarded:
         kind = f"f:{digest(forwarded)}:{kind}"
     return f"{prefix}{kind}{text}"

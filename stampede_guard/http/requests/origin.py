@@ -10,7 +10,14 @@ from stampede_guard.http.requests.entries import Target
 from stampede_guard.http.requests.requester import told_places
 from stampede_guard.http.spec.message import Fields
 
-__all__ = ["origin_of", "tag_of_group", "tags_invalidated", "tags_of_groups"]
+__all__ = [
+    "origin_of",
+    "tag_of_group",
+    "tag_of_query",
+    "tags_invalidated",
+    "tags_of_groups",
+    "tags_of_queries",
+]
 
 _OF_AN_ORIGIN = (b"host", b"proto", b"port", b"scheme", b"server", b"forwarded")
 
@@ -46,3 +53,13 @@ def tags_invalidated(groups: Iterable[str], target: Target, fields: Fields) -> t
     """
     origins = dict.fromkeys((origin_of(target, fields), origin_of(target, ())))
     return tuple(tag_key(tag_of_group(group, origin)) for group in groups for origin in origins)
+
+
+def tag_of_query(target: Target, fields: Fields) -> str:
+    """The tag of all that QUERY requests of one URL have stored, whatever their bodies."""
+    return tag_key(f"query:{origin_of(target, fields)} {target.path}?{target.query}")
+
+
+def tags_of_queries(targets: Iterable[Target], fields: Fields) -> tuple[str, ...]:
+    """Of the URLs that an unsafe request has changed. As for groups, its fields of proxies cannot hide them."""
+    return tuple(dict.fromkeys(tag_of_query(target, told) for target in targets for told in (fields, ())))

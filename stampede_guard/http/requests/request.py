@@ -45,11 +45,12 @@ client.
 
 
 class CacheRequest(msgspec.Struct, frozen=True):
-    """`part`: what belongs to its name beside the URL, on a route. `passed`: why the matching route does not apply.
-    `plain`: without conditions and range, so a stored response answers it unchanged. `asked`: the client's caching
-    directives; None = none, or they are ignored here. `asking`: the fields, without ignored ones. `forwarded_for`:
-    the URL that a proxy was asked for, from its fields. `overridden`: it may be meant as a request with another
-    method. `body`: of a POST that a route answers from the store; None for all others.
+    """`part`: what belongs to its name beside the URL, on a route or by its body. `passed`: why the matching route
+    does not apply. `plain`: without conditions and range, so a stored response answers it unchanged. `asked`: the
+    client's caching directives; None = none, or they are ignored here. `asking`: the fields, without ignored ones.
+    `forwarded_for`: the URL that a proxy was asked for, from its fields. `overridden`: it may be meant as a
+    request with another method. `body`: of a QUERY, and of a POST that a route answers from the store; None for
+    all others.
     """
 
     scope: Scope
@@ -83,7 +84,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
         """`names`: those of the fields."""
         # A copy: the leader's own context, as without a cache. The stored response depends on the leader's request
         # anyway.
-        plain = scope["method"] in ("GET", "POST") and not names & _NOT_PLAIN
+        plain = scope["method"] in ("GET", "POST", "QUERY") and not names & _NOT_PLAIN
         wanted = requested_range(fields) if b"range" in names else None
         asked, asking = None, fields
         if names & _OF_CACHING:

@@ -21,7 +21,7 @@ __all__ = ["CacheRoute", "Scope"]
 Scope = MutableMapping[str, Any]
 ClientDirectives = Literal["obey", "ignore"]
 
-_METHODS = frozenset({"GET", "HEAD", "POST"})
+_METHODS = frozenset({"GET", "HEAD", "POST", "QUERY"})
 _LONGEST = 366 * 86_400.0
 
 
@@ -30,17 +30,18 @@ _LONGEST = 366 * 86_400.0
 class CacheRoute:
     """Cache responses for paths like `pattern` for `ttl` seconds, unless the response's own fields decide.
 
-    In `pattern`, `*` at the end matches the rest of the path, elsewhere one segment. `stale_ttl`: further seconds
-    for which a stale response is served while one request refreshes it, or if the refresh fails. `vary`: request
+    In `pattern`, `*` at the end matches the rest of the path, elsewhere one segment. `stale_ttl`: further seconds for
+    which a stale response is served while one request refreshes it, or if the refresh fails. `vary`: request
     fields that the response depends on, in addition to its Vary. `query`: "sorted" by name (the order has no
     meaning), "verbatim", "ignore", or a tuple of the names that count. `cookies="ignore"`: requests with a Cookie
     are served like all others. By default, they follow the response's own fields, like those with credentials.
     `key` returns one more part of the key, from the ASGI scope, as a text. If it returns None, the route does not
-    apply to this request; the same if it raises, which the log reports once. With "POST" in `methods`, a POST is
-    treated like a GET: its body and Content-Type are part of the key, and `key` finds the body in `scope["body"]`.
-    It invalidates nothing, and only time invalidates it. Only responses of status 200, 203, 204, 300, 301 and 308
-    are stored, and those of `statuses`, such as (404, 410). `client_directives`: a client's `no-cache`, `no-store`
-    and the like are obeyed here ("obey") or not ("ignore"); None = as the middleware.
+    apply to this request; the same if it raises, which the log reports once. With "QUERY" or "POST" in `methods`,
+    such a request is treated like a GET: its body and Content-Type are part of the key, and `key` finds the body
+    in `scope["body"]`. Such a POST invalidates nothing, and only time invalidates what it stored. Only responses
+    of status 200, 203, 204, 300, 301 and 308 are stored, and those of `statuses`, such as (404, 410).
+    `client_directives`: a client's `no-cache`, `no-store` and the like are obeyed here ("obey") or not ("ignore");
+    None = as the middleware.
 
     Raises `Misuse` for an invalid pattern or combination.
     """
@@ -106,7 +107,9 @@ class CacheRoute:
         if self.cookies == "ignore" and "cookie" in map(str.lower, self.vary):
             raise self._wrong("vary", 'cookies="ignore" says the opposite')
         if isinstance(methods, str) or not methods or not set(methods) <= _METHODS:
-            raise self._wrong("methods", "GET, HEAD and POST are what can be cached, in a tuple of text")
+            raise self._wrong(
+                "methods", "GET, HEAD, POST and QUERY are what can be cached, in a tuple of text"
+            )
         if key is not None and (not callable(key) or inspect.iscoroutinefunction(key)):
             raise self._wrong("key", "it must be a plain function of the ASGI scope that returns a text")
         if self.client_directives not in (None, "obey", "ignore"):

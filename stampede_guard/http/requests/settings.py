@@ -40,6 +40,7 @@ class MiddlewareOptions(TypedDict, total=False):
     expose_key: bool
     add_etag: bool
     strip_groups: bool
+    json_bodies: bool
     credential_headers: Sequence[str | bytes] | None
     stale_if_error: Duration
     heuristics: bool
@@ -67,6 +68,7 @@ class Settings:
     expose_key: bool = False
     add_etag: bool = False
     strip_groups: bool = False
+    json_bodies: bool = False
     credential_headers: tuple[bytes, ...] | None = None
     stale_if_error: float = 60.0
     heuristics: bool = False
