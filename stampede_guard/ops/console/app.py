@@ -160,7 +160,7 @@ class ConsoleApp:
         return JSONResponse({"error": trouble} if data is None else data, status)
 
     async def _live(self, screen: ConsoleScreen, request: Request) -> Response:
-        if self._streams.is_full:
+        if self._streams.is_full or not screen.streams:
             # The browser does not try again after this status.
             return Response(status_code=204)
         page = self._page_of(request, screen, session_of_request(request) or new_session())

@@ -63,7 +63,10 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleScreen:
-    """`name`: its path and its template. `listed`: in the navigation. `data(fleet, asked)`: see the package."""
+    """`name`: its path and its template. `listed`: in the navigation. `data(fleet, asked)`: see the package.
+
+    `streams`: an open page is rendered anew every few seconds. Not for a page that costs the servers much.
+    """
 
     name: str
     title: str
@@ -72,6 +75,7 @@ class ConsoleScreen:
     parameters: tuple[Parameter, ...] = ()
     actions: tuple[Action, ...] = ()
     listed: bool = True
+    streams: bool = True
 
     @property
     def path(self) -> str:

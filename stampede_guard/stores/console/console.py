@@ -36,11 +36,14 @@ __all__ = ["Console", "Machine"]
 PATIENCE = 5.0
 """Seconds for connecting and for each answer. It is long because operators look when a server is slow."""
 SCAN_COUNT = 1000
+PAGE_COUNT = 200
+"""The same for one step of a page: it shows all that a step finds."""
 NAMESPACE_STEPS = 100
 """SCANs of one master in the search for namespaces."""
 FAILURE_BYTES = 4096
 _LOOK = Script("look")
 _KEY = re.compile(rb"\{(?P<name>.+)\}:[verlwf]", re.DOTALL)
+_CURSOR = re.compile(r"(?P<master>[0-9]{1,4})\.(?P<at>[0-9]{1,20})", re.ASCII)
 
 Command = Sequence[str | bytes | int]
 T = TypeVar("T")
@@ -218,6 +221,27 @@ class Console:
                 if int(cursor) == 0:
                     break
         self._refuse_silence(self.masters)
+
+    async def page(
+        self, namespace: str, cursor: str = "", *, parts: bytes = b"vel"
+    ) -> tuple[list[tuple[str, bytes]], str]:
+        """One step of SCAN: names with the part of the entry that was found, and the cursor of the next step.
+
+        `cursor`: empty at the beginning, and at the end of all masters. One name may come again in a later step. A
+        master that does not answer is left out and added to `unreached`. Raises `Misuse` for a cursor of another shape.
+        """
+        found = _CURSOR.fullmatch(cursor or "0.0")
+        if found is None or int(found["master"]) >= len(self.masters):
+            raise Misuse("this place in the list is not known any more: begin again at its first page")
+        place, master = int(found["master"]), self.masters[int(found["master"])]
+        match = b"{%b:*}:[%b]" % (_literal(namespace), parts)
+        step = master.ask("SCAN", found["at"], "MATCH", match, "COUNT", PAGE_COUNT)
+        at, keys = await self._reached(master, step) or (b"0", ())
+        named = ((_KEY.fullmatch(key), key[-1:]) for key in keys)
+        names = [(key["name"].decode("utf-8", "surrogatepass"), part) for key, part in named if key]
+        if int(at):
+            return names, f"{place}.{int(at)}"
+        return names, f"{place + 1}.0" if place + 1 < len(self.masters) else ""
 
     async def namespaces(self, *, most: int = 50) -> tuple[list[str], bool]:
         """Namespaces with entries, tenants included, and whether these are all. Looks at a part of a large server."""

@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stampede_guard.api.environment import with_environment
-from stampede_guard.engine.tags.late import windows_of
-from stampede_guard.errors import Misuse, StoreError
+from stampede_guard.errors import Misuse
 from stampede_guard.ops.cli.known import of_function
-from stampede_guard.ops.cli.names import complete, is_tag
+from stampede_guard.ops.cli.names import complete
 from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import FAILED, answer, run, unreached, warn_of
 from stampede_guard.ops.cli.servers import console_at, session_at
-from stampede_guard.policy import Policy
+from stampede_guard.ops.fleet.dropping import dropped
 
 if TYPE_CHECKING:
     from stampede_guard.stores.console.console import Console
-    from stampede_guard.stores.protocol import Session
 
 __all__ = ["register"]
 
@@ -127,28 +124,7 @@ async def _drop(url: str | None, names: list[str], namespace: str, *, show: bool
             task = progress.add_task("invalidating", total=len(names))
             for begin in range(0, len(names), AT_ONCE):
                 part = names[begin : begin + AT_ONCE]
-                dropped = await _drop_part(session, part, namespace)
-                done, failed = done + dropped, failed + len(part) - dropped
+                gone = await dropped(session, part, namespace)
+                done, failed = done + gone, failed + len(part) - gone
                 progress.update(task, advance=len(part))
     return done, failed
-
-
-async def _drop_part(session: Session, names: list[str], namespace: str) -> int:
-    """How many of these were dropped. Raises the first error if none was."""
-    import asyncio
-
-    policy = with_environment(Policy())
-    # First: see `engine.tags.late`.
-    await asyncio.gather(*map(session.drop_tag, windows_of(names)))
-    # The lifetimes only set the minimum time for which the fence is remembered. A record that lives longer stays.
-    answers = await asyncio.gather(
-        *(
-            session.drop_tag(name) if is_tag(name, namespace) else session.invalidate(name, policy=policy)
-            for name in names
-        ),
-        return_exceptions=True,
-    )
-    errors = [answer for answer in answers if isinstance(answer, BaseException)]
-    if len(errors) == len(names) or any(not isinstance(error, StoreError) for error in errors):
-        raise errors[0]
-    return len(names) - len(errors)

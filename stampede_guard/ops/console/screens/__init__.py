@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stampede_guard.ops.console.screen import ConsoleScreen
-from stampede_guard.ops.console.screens import functions, herds, job, jobs, leases, overview
+from stampede_guard.ops.console.screens import functions, herds, job, jobs, keys, leases, overview
 
 __all__ = ["SCREENS"]
 
@@ -11,6 +11,7 @@ SCREENS: tuple[ConsoleScreen, ...] = (
     overview.SCREEN,
     functions.SCREEN,
     herds.SCREEN,
+    keys.SCREEN,
     leases.SCREEN,
     jobs.SCREEN,
     job.SCREEN,
