@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -256,6 +257,16 @@ async def test_a_release_with_a_token_that_has_changed_does_nothing(two: Two) ->
         for wrong in ("", "x", "-1", "1" * 20):
             answer = await pages.submit("release_lease", page="/leases?name=sync", name="sync", seen=wrong)
             assert answer.status_code == 400
+
+
+async def test_the_forms_of_a_lease_are_not_renewed_while_the_page_is_open(two: Two) -> None:
+    """Otherwise a click would meet whoever got the lease in the last second."""
+    pages, _, other = two
+    async with other.hold("sync"):
+        page = (await pages.see("/leases", name="sync")).text
+    live = re.findall(r"<section[^>]* data-live>.*?</section>", page, re.DOTALL)
+    assert "Take away now" in page and len(live) == 2
+    assert not any("<form" in part for part in live)
 
 
 async def test_a_holder_is_asked_to_release_and_who_asked_is_kept(two: Two) -> None:
