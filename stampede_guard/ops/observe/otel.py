@@ -17,6 +17,7 @@ from collections import OrderedDict
 from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags, Tracer
+from opentelemetry.util.types import AttributeValue
 
 from stampede_guard import events
 from stampede_guard.events import Event
@@ -27,8 +28,16 @@ MOST_FLIGHTS = 4096
 """Computations whose span a later wait can still link to."""
 
 
+_NO_HIT: dict[str, AttributeValue] = {"cache.operation": "get", "cache.hit": False}
+
+
 class OpenTelemetryHook:
-    """`tracer` defaults to the global provider's. Attributes: `stampede_guard.function`, `.flight`, `.outcome`."""
+    """`tracer` defaults to the global provider's. Attributes: `stampede_guard.function`, `.flight`, `.outcome`.
+
+    A wait that got no stored value also has `cache.operation` and `cache.hit`, as Sentry's conventions name them.
+    OpenTelemetry has no words for caches. What raised has `error.type` (its semantic conventions). `cache.key` is
+    never there: it would contain values of parameters.
+    """
 
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer or trace.get_tracer("stampede_guard")
@@ -86,6 +95,7 @@ class OpenTelemetryHook:
         span = self._open.pop((event.flight, event.fallback), None)
         if span is not None:
             if event.error:
+                span.set_attribute("error.type", event.error)
                 span.set_status(Status(StatusCode.ERROR, event.error))
             span.end()
 
@@ -109,6 +119,8 @@ class OpenTelemetryHook:
         span = self._runs.pop((event.entry, event.slot, event.attempt), None)
         if span is not None:
             span.set_attribute("stampede_guard.outcome", event.outcome)
+            if event.error:
+                span.set_attribute("error.type", event.error)
             if event.outcome != "completed":
                 span.set_status(Status(StatusCode.ERROR, event.error or event.outcome))
             span.end()
@@ -127,6 +139,8 @@ class OpenTelemetryHook:
                 "stampede_guard.outcome": event.outcome,
             },
         )
+        if what == "wait" and event.outcome != "stale":
+            span.set_attributes(_NO_HIT)
         if event.outcome in ("error", "timeout"):
             span.set_status(Status(StatusCode.ERROR, event.outcome))
         span.end(now)

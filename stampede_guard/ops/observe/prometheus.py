@@ -183,6 +183,8 @@ class PrometheusHook:
     # sample. So the series that alerts use exist before anything goes wrong.
 
     def _called(self, function: str) -> str:
+        if function in self._begun:
+            return function
         label = self._label(function)
         if label not in self._begun:
             self._begun.add(label)

@@ -62,6 +62,9 @@ async def test_every_waiting_request_is_linked_to_the_one_computation() -> None:
         assert wait.attributes is not None and computing.attributes is not None
         assert wait.attributes["stampede_guard.flight"] == computing.attributes["stampede_guard.flight"]
         assert wait.start_time is not None and wait.end_time is not None and wait.start_time <= wait.end_time
+    for wait in waits:
+        assert wait.attributes is not None and "cache.key" not in wait.attributes
+        assert (wait.attributes["cache.operation"], wait.attributes["cache.hit"]) == ("get", False)
     outcomes = sorted(str(span.attributes["stampede_guard.outcome"]) for span in waits if span.attributes)
     assert outcomes == ["collapsed", "collapsed", "computed"]
     await traces.guard.aclose()
@@ -86,6 +89,7 @@ async def test_a_hit_makes_no_span_and_a_failed_computation_a_red_one() -> None:
         span for span in traces.exporter.get_finished_spans() if span.status.status_code is StatusCode.ERROR
     ]
     assert sorted(span.name for span in red) == ["compute report", "wait report"]
+    assert {span.attributes.get("error.type") for span in red if span.attributes} == {"LookupError", None}
     assert "secret" not in "".join(span.to_json() for span in traces.exporter.get_finished_spans())
     await traces.guard.aclose()
 
