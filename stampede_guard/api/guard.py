@@ -43,7 +43,7 @@ from stampede_guard.engine.hooks import Hooks
 from stampede_guard.errors import Misuse
 from stampede_guard.events import Event, Hook
 from stampede_guard.options import takes_options
-from stampede_guard.policy import Mode, check_fields, checked_limits, checked_policy
+from stampede_guard.policy import Mode, Policy, check_fields, checked_limits, checked_policy
 from stampede_guard.values.keys.explained import Explanation, explain_name
 
 if TYPE_CHECKING:
@@ -248,6 +248,11 @@ class StampedeGuard(KeyedValues):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    def policies(self) -> dict[str, Policy]:
+        """The policy of each function that this guard has decorated in this process, by name."""
+        named = self._functions.fields_of(self.namespace)
+        return {name: self.policy.replace(**fields) for name, fields in named.items()}
 
     # --- for the decorators, blocks and batches --------------------------------------------------
 

@@ -92,7 +92,9 @@ class Face(Generic[P, R]):
         self._plan = self._make_plan(base)
         refuse_early(fields, request_bound=self._plan.request_bound)
         self._planned_for = guard
-        self._definition = Definition.of(function, self._told(), named=options.name is not None)
+        self._definition = Definition.of(
+            function, self._told(), named=options.name is not None, fields=self._fields
+        )
         if guard is not None:
             guard.register(self._keys.name, self._definition)
         else:

@@ -33,8 +33,9 @@ import importlib.machinery
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from stampede_guard.api.identity.sameness import FunctionPart, Given, Parts, home_of
@@ -81,9 +82,18 @@ class Definition:
     around: weakref.ref[types.CodeType] | None
     nameless: bool
     runs: tuple[_Run, ...]
+    fields: Mapping[str, Any]
+    """Those of a `Policy` that its decorator names."""
 
     @classmethod
-    def of(cls, function: Callable[..., Any], options: Given, *, named: bool = False) -> Definition:
+    def of(
+        cls,
+        function: Callable[..., Any],
+        options: Given,
+        *,
+        named: bool = False,
+        fields: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Definition:
         """Call this while the function is being decorated: `callers` are read from the stack of this call."""
         frames = list(_frames())
         runs = tuple(_run(frame) for frame in frames if frame.f_code.co_name == "<module>")
@@ -98,6 +108,7 @@ class Definition:
             weakref.ref(around) if around is not None else None,
             not named and is_nameless(function),
             runs,
+            fields,
         )
 
     def same(self, other: Definition) -> bool:

@@ -10,6 +10,9 @@ Tenants (`guard.within`) share the registry of their guard. Each has its own nam
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from stampede_guard.api.identity.definition import Definition
 from stampede_guard.errors import KeyPartError
 
@@ -55,6 +58,10 @@ class Registry:
             raise KeyPartError(_taken(name, known, definition), parameter="name")
         if definition.is_newer_than(known):
             self._functions[namespace, name] = self._latest[name] = definition
+
+    def fields_of(self, namespace: str) -> dict[str, Mapping[str, Any]]:
+        """The fields of a policy that the decorators in this namespace name, by function."""
+        return {name: one.fields for (home, name), one in list(self._functions.items()) if home == namespace}
 
     def add_all(self, namespace: str, others: Registry, *, shared: bool) -> None:
         """Add the functions of another registry. Raises `KeyPartError`."""

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from stampede_guard.ops.console.bars import Bars
 from stampede_guard.ops.console.charts import Chart
+from stampede_guard.ops.console.heat import heat
 from stampede_guard.ops.console.screen import ConsoleScreen
 
 __all__ = ["Page", "rendered"]
@@ -83,7 +84,7 @@ _ENVIRONMENT.filters |= {
     "clock": clock_text,
     "moment": moment_text,
 }
-_ENVIRONMENT.globals |= {"Bars": Bars, "Chart": Chart}
+_ENVIRONMENT.globals |= {"Bars": Bars, "Chart": Chart, "heat": heat}
 
 
 @dataclass(frozen=True, slots=True)

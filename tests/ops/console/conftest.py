@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -14,6 +16,7 @@ from starlette.requests import Request
 
 from stampede_guard import StampedeGuard
 from stampede_guard.ops.console.app import ConsoleApp
+from stampede_guard.ops.console.fleet import Fleet
 
 BASE = "http://console.test"
 ACTIONS = ("mode",)
@@ -21,6 +24,9 @@ ACTIONS = ("mode",)
 
 class Browser(httpx.AsyncClient):
     """Follows no redirects. `path` are below the mount path."""
+
+    console: ConsoleApp
+    fleet: Fleet
 
     def __init__(self, app: Any, mount: str = "/ops") -> None:
         super().__init__(transport=httpx.ASGITransport(app=app), base_url=BASE)
@@ -79,6 +85,43 @@ async def a_browser(guard: StampedeGuard, **options: Any) -> AsyncIterator[Brows
     console = guard.console(allow=by_name, **options)
     assert isinstance(console, ConsoleApp)
     with mounted(console) as found:
+        found.console, found.fleet = console, console.fleet
         async with found:
             yield found
     await console.fleet.aclose()
+
+
+@dataclass
+class Stream:
+    """What a stream has sent before its page was closed."""
+
+    status: int = 0
+    text: str = ""
+
+
+async def live(app: Any, path: str) -> Stream:
+    """The first event. Then the page is closed."""
+    told, closed = Stream(), asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        await closed.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            told.status = message["status"]
+        else:
+            told.text += message.get("body", b"").decode()
+            if told.text:
+                closed.set()
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "root_path": "",
+        "query_string": b"",
+        "headers": [],
+    }
+    await asyncio.wait_for(app(scope, receive, send), 30)
+    return told

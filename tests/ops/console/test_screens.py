@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
 from stampede_guard import StampedeGuard
+from stampede_guard.ops.console.access import COOKIE, token_of
+from stampede_guard.ops.console.app import ASSETS
+from stampede_guard.ops.console.live import MOST_STREAMS
+from stampede_guard.ops.console.screens import SCREENS
+from stampede_guard.stores.fleet.series import WATCHED
 from tests.ops.cli.conftest import ROOT
-from tests.ops.console.conftest import BASE, Browser
+from tests.ops.console.conftest import ACTIONS, BASE, Browser, a_browser, live
 
 PROCESSES = 2
 
@@ -119,3 +127,115 @@ async def test_wrong_parameters_are_told(browser: Browser) -> None:
     answer = await browser.see("/api/functions", sort="nothing")
     assert answer.status_code == 400 and "sort must be one of" in answer.json()["error"]
     assert (await browser.see("/functions", order="sideways")).status_code == 400
+
+
+async def test_a_function_is_shown_over_time_with_its_policy(
+    fleet: None, guard: StampedeGuard, browser: Browser
+) -> None:
+    @guard.locked_cache(ttl=77, name="shop.quality")
+    async def quality(project: int) -> int:
+        return project
+
+    found = await shown(
+        browser, "/function", lambda told: told["function"]["calls"] and told["hottest"], name="shop.quality"
+    )
+    assert any(map(any, found["history"]["took"])) and any(map(any, found["history"]["waited"]))
+    assert all(hot["key"].startswith("#") for hot in found["hottest"]), "names are hashed unless asked for"
+    ttl = next(row for row in found["policy"] if row["field"] == "ttl")
+    assert ttl["value"] == 77 and ttl["set"] and "short enough" in ttl["reason"]
+    page = (await browser.see("/function", name="shop.quality")).text
+    assert 'class="heat"' in page and "<strong>77</strong>" in page
+
+
+async def test_a_function_needs_a_name(browser: Browser) -> None:
+    assert (await browser.see("/function")).status_code == 400
+    unknown = await browser.see("/function", name="no.such")
+    assert unknown.status_code == 200 and "has not decorated" in unknown.text
+
+
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'{{7*7}}"
+
+
+async def test_names_with_html_stay_text(guard: StampedeGuard, acting: Browser) -> None:
+    """Names of functions, keys and processes come from the store, where another program may have written them."""
+    fleet = acting.fleet
+    reached = await fleet.reached()
+    numbers = {
+        f"hits:{EVIL}": 5,
+        f"failed:{EVIL}": 1,
+        f"computations:{EVIL}": 1,
+        f"took3:{EVIL}": 1,
+        "processes:": 1,
+    }
+    numbers[f"hot:{EVIL}\n{EVIL}"] = 5
+    now = int(await reached.servers.now() // WATCHED.seconds)
+    # A slot may be one ahead; it is shown when it is complete.
+    await reached.steps.count(guard.namespace, WATCHED, now, numbers)
+    line = {"kind": EVIL, "process": EVIL, "function": EVIL, "key": EVIL, EVIL: EVIL}
+    await reached.steps.tell(guard.namespace, [(0, json.dumps(line))])
+    await shown(acting, "/functions", lambda told: any(row["name"] == EVIL for row in told["functions"]))
+    await acting.submit("mode", page="/functions", function=EVIL[:200], to="shadow")
+
+    listed = [screen for screen in SCREENS if screen.listed or screen.name == "function"]
+    for screen in listed:
+        asked = {one.name: EVIL for one in screen.parameters if not one.choices and one.number is None}
+        page = (await acting.see(screen.path, **asked)).text
+        assert "<script>alert" not in page and "<img" not in page, screen.name
+        assert programs_in(page) == ["/ops/static/console.js"], screen.name
+        # The page's own address is in its forms and links.
+        page = (await acting.see(screen.path, **{EVIL: EVIL})).text
+        assert programs_in(page) == ["/ops/static/console.js"], screen.name
+
+
+def programs_in(page: str) -> list[str]:
+    """What a browser would run: the sources of scripts, and every attribute that contains code or style."""
+    found: list[str] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            found.extend(name for name, _ in attrs if name.startswith("on") or name in ("style", "srcdoc"))
+            found.extend(
+                value for _, value in attrs if value and value.strip().lower().startswith("javascript:")
+            )
+            if tag in ("script", "iframe", "object", "style", "img"):
+                found.append(str(dict(attrs).get("src")).partition("?")[0])
+
+    Reader().feed(page)
+    return found
+
+
+async def test_without_the_store_there_is_an_honest_page(namespace: str) -> None:
+    guard = StampedeGuard.from_url("redis://user:hunter2@127.0.0.1:1/0", namespace=namespace)
+    async with a_browser(guard, actions=ACTIONS) as browser:
+        for screen in SCREENS:
+            page = await browser.see(screen.path)
+            assert page.status_code in (400, 503) and "hunter2" not in page.text, screen.name
+        assert "no numbers now" in (await browser.see("/")).text
+        assert (await browser.see("/api/overview")).status_code == 503
+        # A form is shown on no page, so its token is that of the cookie.
+        token = token_of(browser.cookies[COOKIE], "ada")
+        assert (await browser.submit("mode", token=token, function="f", to="on")).status_code == 503
+
+
+async def test_live_parts_are_sent_while_a_page_is_open(browser: Browser) -> None:
+    """Streams end with their page, and there are not too many."""
+    console = browser.console
+    stream = await live(console, "/live/overview")
+    assert stream.status == 200 and "data-live" in stream.text and stream.text.startswith("data: ")
+    assert not console._streams._open
+    console._streams._open = MOST_STREAMS
+    assert (await browser.see("/live/overview")).status_code == 204
+    console._streams._open = 0
+
+
+async def test_the_document_describes_every_page(browser: Browser) -> None:
+    told = (await browser.see("/api/openapi.json")).json()
+    assert told["openapi"] == "3.1.0" and told["servers"] == [{"url": "/ops"}]
+    assert {f"/api/{screen.name}" for screen in SCREENS} == told["paths"].keys()
+
+
+def test_what_the_browser_loads_is_small() -> None:
+    room = ROOT / "stampede_guard" / "ops" / "console"
+    files = [*(room / "static").iterdir(), *(room / "templates").iterdir()]
+    assert {path.name for path in (room / "static").iterdir()} == ASSETS.keys()
+    assert sum(len(gzip.compress(path.read_bytes())) for path in files) < 150_000

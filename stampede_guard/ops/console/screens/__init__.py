@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from stampede_guard.ops.console.screen import ConsoleScreen
-from stampede_guard.ops.console.screens import functions, herds, job, jobs, keys, leases, overview
+from stampede_guard.ops.console.screens import function, functions, herds, job, jobs, keys, leases, overview
 
 __all__ = ["SCREENS"]
 
 SCREENS: tuple[ConsoleScreen, ...] = (
     overview.SCREEN,
     functions.SCREEN,
+    function.SCREEN,
     herds.SCREEN,
     keys.SCREEN,
     leases.SCREEN,

@@ -1,0 +1,108 @@
+"""One function: its calls and durations over time, changes of its mode, its policy with reasons, its hottest keys."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard import policy
+from stampede_guard.errors import Misuse
+from stampede_guard.ops.console.fleet import KEPT_SLOTS
+from stampede_guard.ops.console.screen import Asked, ConsoleScreen, Parameter
+from stampede_guard.ops.console.screens.functions import MODE, row_of
+from stampede_guard.stores.fleet.series import WATCHED
+from stampede_guard.stores.fleet.sums import FunctionSums, from_fields
+from stampede_guard.stores.switch import EVERYTHING, LONGEST_TITLE
+
+if TYPE_CHECKING:
+    from stampede_guard.ops.console.fleet import Fleet
+    from stampede_guard.stores.fleet.stream import Happening
+
+__all__ = ["SCREEN"]
+
+_ROW = re.compile(r"^\| `(\w+)` \|([^|]*)\|([^|]*)\|([^|]*)\|$", re.MULTILINE)
+MOST_FAULTS = 12
+FAULTS = frozenset(("taken over", "lapsed", "fallback", "timed out", "not stored", "operator"))
+
+
+async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
+    title = asked["name"]
+    if not title:
+        raise Misuse("name= says which function")
+    seen = await fleet.now()
+    switches = await (await fleet.reached()).steps.switches(fleet.namespace)
+    slots = await fleet.slots()
+    happened = [one for one in await fleet.happened(most=1000) if one.function in (title, EVERYTHING)]
+    return {
+        "seconds": seen.seconds,
+        "function": row_of(title, seen.functions.get(title, FunctionSums()), seen.seconds, switches),
+        "history": _history(slots, title),
+        "marks": _marks(slots, happened),
+        "policy": _policy(fleet, title),
+        "hottest": [
+            {"key": hot.key, "calls": seen.rate(hot.calls)} for hot in seen.hottest if hot.function == title
+        ],
+        "happened": [
+            {"at": one.at, "kind": one.kind, "key": one.key, "process": one.process, "detail": one.detail}
+            for one in reversed([one for one in happened if one.kind in FAULTS][-MOST_FAULTS:])
+        ],
+    }
+
+
+def _history(slots: Mapping[int, Mapping[bytes, bytes]], title: str) -> dict[str, Any]:
+    """Per slot, oldest first: rates per second, and histograms. A rate is None where nobody watched."""
+    newest = max(slots, default=0)
+    found: dict[str, Any] = {name: [] for name in ("hits", "stale", "misses", "computations", "failed")}
+    took: list[list[int]] = []
+    waited: list[list[int]] = []
+    for slot in range(newest - KEPT_SLOTS + 1, newest + 1):
+        fields = slots.get(slot)
+        row = from_fields([fields]).get(title, FunctionSums()) if fields else None
+        for name, numbers in found.items():
+            numbers.append(None if row is None else getattr(row, name) / WATCHED.seconds)
+        took.append((row or FunctionSums()).took)
+        waited.append((row or FunctionSums()).waited)
+    return {**found, "took": took, "waited": waited}
+
+
+def _marks(slots: Mapping[int, Any], happened: Sequence[Happening]) -> list[tuple[int, str]]:
+    """Changes of the mode through the console: index of the slot, and who did what."""
+    first = max(slots, default=0) - KEPT_SLOTS + 1
+    return [
+        (int(one.at // WATCHED.seconds) - first, f"{one.detail.get('user')}: {one.detail.get('said')}")
+        for one in happened
+        if one.kind == "operator" and one.detail.get("what") == "mode"
+    ]
+
+
+def _policy(fleet: Fleet, title: str) -> list[dict[str, Any]] | None:
+    """Each field: its value, whether the function or its guard sets it, and the reason of the default. None if the
+    function is not known in this process."""
+    policies = {} if fleet.guard is None else fleet.guard.policies()
+    if title not in policies:
+        return None
+    reasons = {name: why.strip() for name, _, _, why in _ROW.findall(inspect.getdoc(policy) or "")}
+    default, mine = policy.Policy(), policies[title]
+    return [
+        {
+            "field": field.name,
+            "value": getattr(mine, field.name),
+            "set": getattr(mine, field.name) != getattr(default, field.name),
+            "reason": reasons.get(field.name, ""),
+        }
+        for field in dataclasses.fields(policy.Policy)
+    ]
+
+
+SCREEN = ConsoleScreen(
+    "function",
+    "Function",
+    "One function over time.",
+    data,
+    (Parameter("name", "Its name.", longest=LONGEST_TITLE),),
+    (MODE,),
+    listed=False,
+)
