@@ -1,22 +1,24 @@
 """The command line: `stampede-guard audit ...` and `stampede-guard explain CODE`.
 
 Both are plain functions of their arguments, so any command line can call them. `main(arguments)` and
-`explain_main(arguments)` return the exit code: 0 clean or information only, 1 findings, 2 misuse or, with --strict,
-skipped files.
+`explain_main(arguments)` return the exit code: 0 clean or information only, 1 findings or a syntax error, 2 misuse or,
+with --strict, skipped files.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import importlib.metadata
 import os
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stampede_guard.audit import fixing
+from stampede_guard.audit import fixing, watching
 from stampede_guard.audit.config import Config, Misconfigured, load, load_file, selected
 from stampede_guard.audit.engine import AuditOptions, AuditResult, audit, audit_source
 from stampede_guard.audit.files import baseline, changes, suppressions
@@ -28,6 +30,7 @@ from stampede_guard.audit.reports import FORMATS
 from stampede_guard.audit.reports.explain import explain, listing
 from stampede_guard.audit.reports.guides import guide_lines
 from stampede_guard.audit.reports.progress import ProgressBar
+from stampede_guard.audit.reports.statistics import statistics
 from stampede_guard.audit.reports.text import has_rich, rich_text
 
 CLEAN, FOUND, MISUSED = 0, 1, 2
@@ -97,6 +100,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="CODES",
         help="only these codes, beginnings of codes, or names",
     )
+    add(
+        "--extend-select",
+        action="append",
+        default=[],
+        metavar="CODES",
+        help="these codes, too; a full code shows all its findings, whatever their confidence",
+    )
     add("--ignore", action="append", default=[], metavar="CODES")
     add("--min-confidence", choices=CONFIDENCES, help="default: medium")
     add("--exclude", action="append", default=[], metavar="PATTERN")
@@ -114,7 +124,17 @@ def _parser() -> argparse.ArgumentParser:
     add("--jobs", type=_positive, metavar="N", help="processes; default: one per CPU")
     add("--config", metavar="FILE", help="a pyproject.toml; default: the nearest above")
     add("--no-config", action="store_true")
+    add("--statistics", action="store_true", help="print only the number of findings of each rule")
+    add("--watch", action="store_true", help="audit again whenever a file changes, until interrupted")
+    add("--version", action="version", version=f"stampede-guard audit {_version()}")
     return parser
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("stampede-guard")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
 
 
 def _positive(text: str) -> int:
@@ -127,7 +147,11 @@ def _positive(text: str) -> int:
 def _run(given: argparse.Namespace) -> int:
     config = _config(given)
     ignored = _listed(given.ignore) or config.ignore
-    codes, named = selected(_listed(given.select) or config.select, ignored)
+    codes, named = selected(
+        _listed(given.select) or config.select,
+        ignored,
+        (*config.extend_select, *_listed(given.extend_select)),
+    )
     least = given.min_confidence or config.min_confidence
     unused = suppressions.UNUSED not in (code.upper() for code in ignored)
     options = AuditOptions(codes=codes, named=named, least=least, unused=unused)
@@ -144,13 +168,26 @@ def _run(given: argparse.Namespace) -> int:
         sys.stderr.write(f"audit: {suppressions.add(outcome.findings)} lines suppressed\n")
         return CLEAN
     _write(given, outcome)
+    if given.watch:
+        _watch(given, config, options)
     return _code(given, outcome)
+
+
+def _watch(given: argparse.Namespace, config: Config, options: AuditOptions) -> None:
+    """Reports again after each change, until interrupted. Standard input never changes."""
+    if given.paths == ["-"]:
+        raise Misconfigured("--watch needs files, not standard input")
+    for changed in watching.changes(lambda: _discovery(given, config).files(given.paths), time.sleep):
+        sys.stderr.write(f"audit: {plural(len(changed), 'file')} changed\n")
+        _write(given, _found(given, config, options, None))
+        sys.stdout.flush()
 
 
 def _code(given: argparse.Namespace, outcome: AuditResult) -> int:
     if given.strict and outcome.skipped:
         return MISUSED
     failing = any(finding.level == "warning" for finding in outcome.findings)
+    failing = failing or any(skipped.broken for skipped in outcome.skipped)
     return FOUND if failing and not given.exit_zero else CLEAN
 
 
@@ -243,7 +280,9 @@ def _excluded(given: argparse.Namespace, config: Config) -> tuple[Patterns, Patt
 
 
 def _write(given: argparse.Namespace, outcome: AuditResult) -> None:
-    if given.output_file is not None:
+    if given.statistics:
+        _say(statistics(outcome))
+    elif given.output_file is not None:
         Path(given.output_file).write_text(FORMATS[given.output_format](outcome), "utf-8")
     elif given.output_format == "text" and sys.stdout.isatty() and has_rich():
         sys.stdout.write(rich_text(outcome, width=shutil.get_terminal_size().columns))

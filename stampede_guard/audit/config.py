@@ -27,6 +27,7 @@ class Config:
     """
 
     select: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     per_file_ignores: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -97,7 +98,7 @@ def parse(table: dict[str, Any], where: str) -> Config:
 
 
 def _checked(name: str, value: Any, where: str) -> Any:
-    if name in ("select", "ignore", "exclude"):
+    if name in ("select", "extend-select", "ignore", "exclude"):
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise Misconfigured(f"{where}: {name} must be a list of strings, not {value!r}")
         return tuple(value)
@@ -118,12 +119,17 @@ def _checked(name: str, value: Any, where: str) -> Any:
     return value
 
 
-def selected(select: Iterable[str], ignore: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+def selected(
+    select: Iterable[str], ignore: Iterable[str], extend: Iterable[str] = ()
+) -> tuple[frozenset[str], frozenset[str]]:
     """The selected codes, and those of them that were named in full. Raises Misconfigured if a text matches no
     code.
     """
     codes = {rule.code: rule.name for rule in all_rules()}
-    wanted = list(select)
+    wanted, added = list(select), list(extend)
+    if added and not wanted:
+        wanted = ["ALL"]
+    wanted += added
     chosen = {code for code in codes if not wanted or any(_means(text, code) for text in wanted)}
     named = {
         code

@@ -132,13 +132,14 @@ def _judge_file(path: str, options: AuditOptions) -> AuditResult:
 
 def audit_source(path: str, data: bytes, options: AuditOptions | None = None) -> AuditResult:
     """Audits one source text; `path` only appears in the report."""
-    outcome = AuditResult(files=1)
+    outcome, broken = AuditResult(files=1), False
     try:
         _judge(outcome, path, data, options or AuditOptions())
     except Unreadable as reason:
         said = str(reason)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
+        broken = True
         said = f"this Python cannot parse it: {_said(error)}{f' (line {line})' if line else ''}"
     except (RecursionError, MemoryError):
         said = "nested too deeply"
@@ -146,7 +147,9 @@ def audit_source(path: str, data: bytes, options: AuditOptions | None = None) ->
         said = f"a rule failed on it: {error!r}"
     else:
         return outcome
-    return AuditResult(files=1, parsed=outcome.parsed, skipped=[SkippedFile(path=path, reason=said)])
+    return AuditResult(
+        files=1, parsed=outcome.parsed, skipped=[SkippedFile(path=path, reason=said, broken=broken)]
+    )
 
 
 def _judge(outcome: AuditResult, path: str, data: bytes, options: AuditOptions) -> None:

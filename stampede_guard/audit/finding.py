@@ -56,6 +56,8 @@ class SkippedFile:
 
     path: str
     reason: str
+    # Whether it is no Python, or a newer one. Then the run has failed.
+    broken: bool = False
 
 
 def confident(finding: Finding, least: Confidence) -> bool:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from stampede_guard.audit import all_rules
+from stampede_guard.audit import all_rules, watching
 from stampede_guard.audit.command import explain_main, main
 from stampede_guard.audit.reports.explain import explain, pages, table
 from tests.audit.test_engine import FILL
@@ -51,6 +53,7 @@ def test_exit_codes_tell_clean_found_and_misused(project: Path, capsys: pytest.C
     assert main([".", "--select", "XX1"]) == 2
     (project / "app" / "broken.py").write_text("def (:\n")
     assert main([".", "--exit-zero"]) == 0
+    assert main([".", "--select", "SG4"]) == 1  # a syntax error, without a finding
     assert main([".", "--exit-zero", "--strict"]) == 2
     assert "no such file or folder: no/such/file" in capsys.readouterr().err
 
@@ -213,3 +216,69 @@ def test_information_is_shown_and_fails_no_build(
     }
     assert main([".", "--output-format", "github"]) == 0
     assert capsys.readouterr().out.startswith("::notice title=SG404")
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert re.fullmatch(r"stampede-guard audit \d\S*\n", capsys.readouterr().out)
+
+
+def test_statistics_count_each_rule(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([".", "--statistics"]) == 1
+    assert re.fullmatch(r"1  SG201  \S+.*  get-compute-set\n", capsys.readouterr().out)
+
+
+def test_a_rule_can_be_added_to_the_others(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "app" / "more.py").write_text(
+        "from shop import cache, quality\n\n\ndef report(day):\n    found = cache.get(day)\n    if not found:\n"
+        "        found = quality.report(day)\n        cache.set(day, found, 60)\n    return found\n",
+        "utf-8",
+    )
+
+    def codes(*arguments: str) -> list[str]:
+        return [finding["code"] for finding in report(capsys, ".", *arguments)[1]["findings"]]  # type: ignore[attr-defined]
+
+    assert codes() == ["SG201", "SG201"]
+    assert codes("--extend-select", "SG205") == ["SG201", "SG201", "SG205"]
+    assert codes("--select", "SG3", "--extend-select", "SG205") == ["SG205"]
+    (project / "pyproject.toml").write_text(
+        '[tool.stampede-guard.audit]\nextend-select = ["SG205"]\n', "utf-8"
+    )
+    assert codes() == ["SG201", "SG201", "SG205"]
+
+
+def test_a_watch_reports_after_each_change(tmp_path: Path) -> None:
+    path = tmp_path / "app.py"
+    path.write_text("x = 1\n", "utf-8")
+    edits = iter((None, "x = 12\n", None, ""))
+
+    def pause(_seconds: float) -> None:
+        text = next(edits)
+        if text:
+            path.write_text(text, "utf-8")
+        elif text == "":
+            path.unlink()
+
+    changed = watching.changes(lambda: [str(path)], pause)
+    assert [next(changed), next(changed)] == [[str(path)], [str(path)]]
+
+
+def test_gitlab_and_junit_reports_say_where_and_why(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([".", "--output-format", "gitlab"]) == 1
+    (issue,) = json.loads(capsys.readouterr().out)
+    assert issue["location"] == {"path": "app/main.py", "lines": {"begin": 3, "end": 3}}
+    assert issue["severity"] == "major" and len(issue["fingerprint"]) == 64
+    assert main([".", "--output-format", "junit"]) == 1
+    suite = ElementTree.fromstring(capsys.readouterr().out)[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
+    assert suite[0].get("classname") == "app/main.py" and "audit.md#sg201" in (suite[0][0].text or "")
+
+
+@pytest.mark.parametrize("name", ["text", "json", "sarif", "markdown", "gitlab", "junit"])
+def test_each_finding_has_the_address_of_its_rule(
+    project: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    main([".", "--output-format", name])
+    assert "docs/audit.md#sg201" in capsys.readouterr().out

@@ -229,8 +229,14 @@ def test_exit_codes_are_clean_found_misused(
     assert main(list(arguments)) == code
 
 
-def test_skipped_files_fail_a_strict_run_alone(project: Path, report: Report) -> None:
+def test_a_syntax_error_fails_a_run(project: Path, report: Report) -> None:
     lay(project, {"app/main.py": b"def (:\n", "app/keys.py": b""})
+    assert report()[0] == 1
+    assert report(".", "--exit-zero")[0] == 0
+
+
+def test_skipped_files_fail_a_strict_run_alone(project: Path, report: Report) -> None:
+    lay(project, {"app/main.py": b"x = '\xff'\n", "app/keys.py": b""})
     assert report()[0] == 0
     assert report(".", "--strict")[0] == 2
     assert report(".", "--strict", "--exit-zero")[0] == 2
@@ -304,7 +310,7 @@ def test_a_broken_text_of_an_editor_is_skipped_with_the_line(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"x = 1\ndef (:\n")))
     code, said = report("-", "--stdin-filename", "open.py")
-    assert code == 0 and said["skipped"][0]["reason"].endswith("(line 2)")
+    assert code == 1 and said["skipped"][0]["reason"].endswith("(line 2)")
 
 
 # ------------------------------------------------------------------------------------------------ gitignore

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from stampede_guard.audit.engine import AuditResult
 from stampede_guard.audit.reports.machine import concise, github, json_report
 from stampede_guard.audit.reports.markdown import markdown
+from stampede_guard.audit.reports.quality import gitlab, junit
 from stampede_guard.audit.reports.sarif import sarif
 from stampede_guard.audit.reports.text import text
 
@@ -17,4 +18,6 @@ FORMATS: dict[str, Callable[[AuditResult], str]] = {
     "github": github,
     "sarif": sarif,
     "markdown": markdown,
+    "gitlab": gitlab,
+    "junit": junit,
 }

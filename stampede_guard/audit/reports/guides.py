@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 from stampede_guard.audit.finding import Finding
 from stampede_guard.audit.rule import Rule
 from stampede_guard.audit.rules import all_rules
 
-__all__ = ["address", "guide_lines"]
+__all__ = ["address", "guide_lines", "page"]
 
 _DOCS = "docs"
 """The folder in the repository, for a package that was built without an address of its own."""
@@ -18,6 +19,16 @@ _DOCS = "docs"
 def address(rule: Rule) -> str:
     """A link to the rule's guide, or nothing. It begins with the address that the package was built with, if any."""
     return f"{_documentation()}/{rule.guide}" if rule.guide else ""
+
+
+def page(code: str) -> str:
+    """Where the documentation describes a rule."""
+    return f"{_root()}/audit.md#{code.lower()}"
+
+
+@cache
+def _root() -> str:
+    return _documentation()
 
 
 def guide_lines(findings: Iterable[Finding]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections import Counter
 
 from stampede_guard.audit.engine import AuditResult
 from stampede_guard.audit.finding import Finding, plural
+from stampede_guard.audit.reports.guides import page
 
 
 def concise(outcome: AuditResult) -> str:
@@ -21,7 +22,7 @@ def json_report(outcome: AuditResult) -> str:
     return (
         json.dumps(
             {
-                "findings": [finding.as_json() for finding in outcome.findings],
+                "findings": [{**f.as_json(), "url": page(f.code)} for f in outcome.findings],
                 "skipped": [{"path": skipped.path, "reason": skipped.reason} for skipped in outcome.skipped],
                 "summary": {
                     "files": outcome.files,

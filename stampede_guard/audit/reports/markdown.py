@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stampede_guard.audit.engine import AuditResult
 from stampede_guard.audit.finding import Finding
+from stampede_guard.audit.reports.guides import page
 from stampede_guard.audit.reports.machine import total
 from stampede_guard.audit.reports.summary import patterns
 
@@ -14,7 +15,7 @@ def markdown(outcome: AuditResult) -> str:
         lines += [
             f"## {pattern.code} {pattern.name}",
             "",
-            f"{_cell(pattern.summary)}: {pattern.headline}.",
+            f"{_cell(pattern.summary)}: {pattern.headline}. See {page(pattern.code)}.",
             "",
         ]
         lines += [

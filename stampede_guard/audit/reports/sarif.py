@@ -9,6 +9,7 @@ from urllib.parse import quote
 from stampede_guard.audit.engine import AuditResult
 from stampede_guard.audit.files.suppressions import NAME_OF_UNUSED, UNUSED
 from stampede_guard.audit.finding import Finding
+from stampede_guard.audit.reports.guides import page
 from stampede_guard.audit.rule import Rule
 from stampede_guard.audit.rules import all_rules
 
@@ -42,7 +43,10 @@ def sarif(outcome: AuditResult) -> str:
 
 def _rule(rule: Rule) -> dict[str, Any]:
     said = rule.documentation
+    where = page(rule.code)
     return {
+        # A URI must be absolute; a package built without an address has none.
+        **({"helpUri": where} if "://" in where else {}),
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": rule.summary},
@@ -79,6 +83,7 @@ def _result(finding: Finding) -> dict[str, Any]:
         "properties": {
             "confidence": finding.confidence,
             "scope": finding.scope,
+            "url": page(finding.code),
             "fix": finding.fix or "none",
             "fixReasons": list(finding.fix_reasons),
             "noFix": finding.no_fix,

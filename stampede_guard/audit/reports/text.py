@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from stampede_guard.audit.engine import AuditResult
 from stampede_guard.audit.files.reading import Unreadable, decode, read
 from stampede_guard.audit.finding import Finding
+from stampede_guard.audit.reports.guides import page
 from stampede_guard.audit.reports.machine import total
 from stampede_guard.audit.reports.summary import patterns
 
@@ -62,7 +63,7 @@ def _frame(finding: Finding) -> list[str]:
         how += f", a miss costs {', '.join(finding.cost)}"
     if finding.fix is not None:
         how += ", fixable" if finding.fixable else ", fixable (unsafe)"
-    lines.append(f" {'':>{width}} = {how}")
+    lines.append(f" {'':>{width}} = {how}, see {page(finding.code)}")
     lines += [f" {'':>{width}} = review: {reason}" for reason in finding.fix_reasons]
     if finding.no_fix:
         lines.append(f" {'':>{width}} = no fix: {finding.no_fix}")
