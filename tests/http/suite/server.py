@@ -19,3 +19,8 @@ def make() -> Any:
     return StampedeMiddleware(
         Origin(load().all), guard=StampedeGuard.from_url("memory://", namespace="suite"), **options
     )
+
+
+def origin() -> Any:
+    """Without a cache, for one in front of it."""
+    return Origin(load().all)

@@ -16,7 +16,7 @@ from bench.herd.valkey import free_port
 from tests.http.suite.cases import ROOT, Case
 from tests.http.suite.play import Answer, Result, Seat, play
 
-__all__ = ["Server", "play_all", "serving"]
+__all__ = ["Server", "ask", "play_all", "serving"]
 
 Server = Literal["uvicorn", "granian"]
 APP = "tests.http.suite.server:make"
@@ -72,11 +72,11 @@ async def _listens(port: int) -> bool:
     return True
 
 
-async def play_all(cases: dict[str, Case], port: int, *, run: str) -> list[Result]:
-    turns = asyncio.Semaphore(AT_ONCE)
+async def play_all(cases: dict[str, Case], port: int, *, run: str, at_once: int = AT_ONCE) -> list[Result]:
+    turns = asyncio.Semaphore(at_once)
 
     async def client(method: str, path: str, fields: list[tuple[str, str]], body: bytes) -> Answer:
-        return await _request(port, method, path, fields, body)
+        return await ask(port, method, path, fields, body)
 
     async def one(case: Case) -> Result:
         async with turns, asyncio.timeout(60):
@@ -85,7 +85,7 @@ async def play_all(cases: dict[str, Case], port: int, *, run: str) -> list[Resul
     return list(await asyncio.gather(*map(one, cases.values())))
 
 
-async def _request(port: int, method: str, path: str, fields: list[tuple[str, str]], body: bytes) -> Answer:
+async def ask(port: int, method: str, path: str, fields: list[tuple[str, str]], body: bytes) -> Answer:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         connection = h11.Connection(h11.CLIENT)
