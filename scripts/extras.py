@@ -55,6 +55,15 @@ with tempfile.TemporaryDirectory() as folder:
     subprocess.run([sys.executable, "-m", "stampede_guard.audit", folder, "--fix", "--no-config"], check=True)
     assert "@locked_cache(ttl=60)" in path.read_text(), path.read_text()
 """,
+    "lsp": """
+import subprocess, sys
+
+body = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{}}}'
+sent = b"Content-Length: %d\\r\\n\\r\\n%s" % (len(body), body)
+command = [sys.executable, "-m", "stampede_guard.audit", "--lsp"]
+told = subprocess.run(command, input=sent, capture_output=True, timeout=60).stdout
+assert b"hoverProvider" in told, told
+""",
     "celery": """
 from celery import Celery
 from stampede_guard.integrations.celery import exclusive

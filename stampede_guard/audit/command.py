@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stampede_guard.audit import fixing, watching
+from stampede_guard.audit import editor, fixing, watching
 from stampede_guard.audit.config import Config, Misconfigured, load, load_file, selected
 from stampede_guard.audit.engine import AuditOptions, AuditResult, audit, audit_source
 from stampede_guard.audit.files import baseline, changes, suppressions
@@ -125,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--config", metavar="FILE", help="a pyproject.toml; default: the nearest above")
     add("--no-config", action="store_true")
     add("--statistics", action="store_true", help="print only the number of findings of each rule")
+    add("--lsp", action="store_true", help="serve an editor over standard input and output (extra [lsp])")
     add("--watch", action="store_true", help="audit again whenever a file changes, until interrupted")
     add("--version", action="version", version=f"stampede-guard audit {_version()}")
     return parser
@@ -145,6 +146,9 @@ def _positive(text: str) -> int:
 
 
 def _run(given: argparse.Namespace) -> int:
+    if given.lsp:
+        editor.serve()
+        return CLEAN
     config = _config(given)
     ignored = _listed(given.ignore) or config.ignore
     codes, named = selected(
