@@ -155,6 +155,7 @@ class StampedeMiddleware:
                 visit = Visit(cache, request, self._app, incoming, send)
                 await visit.answer(bypassed=mode == "bypass")
 
+    @takes_options("StampedeMiddleware.purge")
     async def purge(
         self, *, url: str | None = None, prefix: str | None = None, tag: str | None = None
     ) -> Invalidation:

@@ -166,6 +166,8 @@ def bound(given: Any, name: str) -> Any:
     """The method of an object, which users have."""
     if given is StampedeGuard:
         return getattr(Guards.guard, name)
+    if given is StampedeMiddleware:
+        return getattr(StampedeMiddleware(None, guard=Guards.guard), name)
     if issubclass(given, Leases):
         return getattr(MemoryLeases(), name)
     made = {Policy: Policy, Jobs: lambda: Jobs(MemoryLeases()), Stampede: Stampede}.get(given)

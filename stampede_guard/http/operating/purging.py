@@ -16,6 +16,7 @@ from stampede_guard.api.names import names_stored
 from stampede_guard.errors import Misuse
 from stampede_guard.http.requests.addresses import Addresses, prefix_of
 from stampede_guard.http.requests.origin import tag_of_group
+from stampede_guard.options import takes_options
 
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
@@ -26,6 +27,7 @@ __all__ = ["purge"]
 AT_ONCE = 100
 
 
+@takes_options("purge")
 async def purge(
     guard: StampedeGuard,
     *,
