@@ -220,7 +220,7 @@ async def _look(watch: Viewer) -> None:
 
 
 async def _load(url: str) -> tuple[float, float]:
-    """Commands from clients per second, and then, without MONITOR, the server's milliseconds of processor per second."""
+    """Commands from clients per second. Then, without MONITOR, the server's milliseconds of processor per second."""
     began = time.monotonic()
     with CommandCount(url) as sent:
         await asyncio.sleep(SECONDS)
