@@ -14,6 +14,7 @@ from bench.scale.fleet import FLEETS, Fleet, load_of
 from bench.scale.grid import Cell, Walk, measure_grid
 from bench.scale.simulation import Herd, simulate
 from bench.scale.tables import fleet_sheet
+from bench.scale.watching import prices_of_watching
 
 COSTS = Costs(read=20, read_key=2, acquire=25, held=20, publish=15, told=5, renew=10, invalidate=20)
 
@@ -100,3 +101,9 @@ def test_a_longer_computation_costs_the_server_more_looks() -> None:
 
 def test_every_fleet_has_its_row() -> None:
     assert len(fleet_sheet(COSTS).rows) == len(FLEETS)
+
+
+async def test_the_prices_of_watching_are_measured(own_valkey: ValkeyServer) -> None:
+    rows = dict(await prices_of_watching(own_valkey.url, count=40))
+    assert rows["10,000 processes, each with herds (calculated): commands per second"] == "6,000"
+    assert any("of the server" in figure for figure in rows.values())

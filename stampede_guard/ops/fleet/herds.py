@@ -88,6 +88,7 @@ class HerdStory:
 
     `id` stays the same when more is known. `collapsed`: callers served by another caller's computation.
     `more_lanes`: processes that are left out. `faults`: words of faults, each once.
+    `compute_seconds`: the mean duration of the computations that have ended.
     """
 
     id: str
@@ -106,8 +107,8 @@ class HerdStory:
 
     @property
     def saved_seconds(self) -> float:
-        """Of the source: the collapsed calls, at the mean duration of this herd's computations."""
-        return self.collapsed * self.compute_seconds / self.computations if self.computations else 0.0
+        """Of the source: the collapsed calls, at the mean duration of the computations."""
+        return self.collapsed * self.compute_seconds
 
 
 def herds(happenings: Iterable[Happening], *, most: int = MOST_HERDS) -> list[HerdStory]:
@@ -168,6 +169,7 @@ class _Gathering:
     def closed(self) -> HerdStory:
         lanes = [lane.closed(process, self.began) for process, lane in self._lanes.items()]
         computed = [span for lane in lanes for span in lane.spans if span.kind != "wait"]
+        took = [span.ended - span.began for span in computed if span.ended is not None]
         callers = sum(lane.callers for lane in lanes)
         known = hashlib.blake2b(f"{self._function}\n{self._key}".encode("utf-8", "replace"), digest_size=6)
         return HerdStory(
@@ -181,7 +183,7 @@ class _Gathering:
             callers=callers,
             computations=len(computed),
             collapsed=max(0, callers - sum(1 for span in computed if not span.failed)),
-            compute_seconds=sum(span.ended - span.began for span in computed if span.ended is not None),
+            compute_seconds=sum(took) / len(took) if took else 0.0,
             stored=self._stored,
             faults=tuple(self._faults),
         )

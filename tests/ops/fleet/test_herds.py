@@ -98,6 +98,7 @@ def test_the_end_of_a_killed_holder_is_unknown_and_a_waiter_takes_over() -> None
     herd = only(herds([*lost, *taking]))
     assert herd.faults == ("taken over",) and herd.computations == 2
     assert [span.ended for span in herd.lanes[0].spans] == [None, None]
+    assert math.isclose(herd.compute_seconds, 0.4), "of those that have ended"
     assert "takes over: the holder has disappeared" in texts(herd, "b")
 
 
