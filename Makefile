@@ -39,7 +39,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo herd-serve test test-redis test-pgbouncer test-prometheus test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale bench-leases figures search docs dist soak interpreters interpreters-ready interpreters-tenth floor venv clean lint format types public-types imports coverage audit workflows bench-audit
+.PHONY: help demo herd-serve test test-redis test-pgbouncer test-prometheus test-console test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale bench-leases figures search docs dist soak interpreters interpreters-ready interpreters-tenth floor venv clean lint format types public-types imports coverage audit workflows bench-audit
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -66,6 +66,9 @@ test-pgbouncer: $(READY) ## leases in PostgreSQL through the pgbouncer found her
 
 test-prometheus: $(READY) ## dashboard and alert rules in the Prometheus found here, with its promtool
 	$(BIN)/python -m pytest tests/prometheus $(PYTEST_ARGS)
+
+test-console: $(READY) ## the console's pages in the Chromium found here, with its chromedriver
+	$(BIN)/python -m pytest tests/console_browser $(PYTEST_ARGS)
 
 test-apscheduler4: $(APSCHEDULER4_READY) ## schedulers of APScheduler 4, which has an environment of its own
 	$(APSCHEDULER4_VENV)/bin/python -m pytest tests/apscheduler4 $(PYTEST_ARGS)

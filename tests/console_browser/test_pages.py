@@ -1,0 +1,178 @@
+"""The console in a real browser: eight workers, one of them killed, a failing job, and what a person clicks.
+
+Needs `chromium` and `chromedriver` (Debian: apt-get install chromium chromium-driver): `make test-console`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from bench.herd.valkey import ValkeyServer
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMESPACE = "shop"
+WORKERS = 8
+PATIENCE = 60
+SCREENS = (
+    "",
+    "functions",
+    "function?name=shop.quality",
+    "herds",
+    "keys",
+    "leases",
+    "jobs",
+    "job?name=failing",
+)
+
+
+def begun(*command: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", *command], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    """The address of the console. One worker of the fleet is killed while it works."""
+    with ValkeyServer() as server:
+        workers = [begun("tests.ops.cli.busy", server.url, NAMESPACE) for _ in range(WORKERS)]
+        shop = begun("tests.console_browser.site", server.url, NAMESPACE)
+        try:
+            assert [said(worker) for worker in workers] == ["ready"] * WORKERS
+            port = said(shop)
+            workers[0].kill()
+            yield f"http://127.0.0.1:{port}/ops/"
+        finally:
+            for process in (shop, *workers):
+                process.kill()
+                process.communicate()
+
+
+@pytest.fixture(scope="module")
+def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for argument in (
+        "headless=new",
+        "no-sandbox",
+        "disable-gpu",
+        "disable-dev-shm-usage",
+        "window-size=1280,1000",
+    ):
+        options.add_argument(f"--{argument}")
+    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('chromium')}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def until(chrome: webdriver.Chrome, holds: Callable[[webdriver.Chrome], object]) -> None:
+    WebDriverWait(chrome, PATIENCE, poll_frequency=0.1).until(holds)
+
+
+def text(chrome: webdriver.Chrome, where: str = "body") -> str:
+    """In one step: the parts of a live page are replaced at any moment."""
+    return str(chrome.execute_script("return document.querySelector(arguments[0])?.innerText ?? ''", where))
+
+
+CLICK = """
+const found = [...document.querySelectorAll(arguments[1] + " button")].find((one) => one.innerText === arguments[0]);
+found.click();
+"""
+
+
+def click(chrome: webdriver.Chrome, label: str, where: str = "body") -> None:
+    chrome.execute_script(CLICK, label, where)
+    until(chrome, lambda page: page.title.startswith("Done"))
+    assert text(chrome, "h1") == "Done", text(chrome)
+
+
+def test_pages_are_live(site: str, chrome: webdriver.Chrome) -> None:
+    """Without a reload: the numbers come, and they change."""
+    chrome.get(site)
+    until(chrome, lambda page: "Live." in text(page))
+    # The seven that live, and the shop.
+    until(chrome, lambda page: f"Live workers\n{WORKERS}" in text(page))
+    assert "shop.broken" in text(chrome, "#wrong")
+    figure = "return document.getElementById('calls').innerHTML"
+    before = chrome.execute_script(figure)
+    until(chrome, lambda page: page.execute_script(figure) != before)
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_no_page_runs_a_name_breaks_its_policy_or_is_wider_than_the_window(
+    site: str, chrome: webdriver.Chrome, width: int
+) -> None:
+    chrome.set_window_size(width, 1000)
+    chrome.get_log("browser")
+    for screen in SCREENS:
+        chrome.get(site + screen)
+        assert "This page has no numbers now" not in text(chrome), screen
+        assert chrome.find_elements(By.CSS_SELECTOR, "main b b, main u, main img, main script") == [], screen
+        wide = chrome.execute_script("return document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, (screen, wide)
+    assert [one["message"] for one in chrome.get_log("browser") if one["level"] == "SEVERE"] == []
+    chrome.set_window_size(1280, 1000)
+
+
+def test_a_mode_is_switched_for_the_fleet(site: str, chrome: webdriver.Chrome) -> None:
+    chrome.get(site + "function?name=shop.quality")
+    Select(chrome.find_element(By.NAME, "to")).select_by_visible_text("bypass")
+    click(chrome, "Switch")
+    chrome.get(site + "functions")
+    assert "bypass" in text(chrome, "#switches")
+    # The workers have read it: a function that is bypassed has no hits.
+    chrome.get(site + "function?name=shop.quality")
+    until(chrome, lambda page: "Hit rate\n0.0%" in text(page))
+    chrome.get(site + "functions")
+    click(chrome, "Remove")
+    chrome.get(site + "functions")
+    assert "None: every function" in text(chrome)
+
+
+def test_an_entry_is_invalidated(site: str, chrome: webdriver.Chrome) -> None:
+    chrome.get(site + "keys?function=shop.kept")
+    assert "fresh" in text(chrome, "#keys")
+    click(chrome, "Invalidate", "tbody tr")
+    chrome.get(site + "keys?function=shop.kept&state=fresh")
+    assert "none of them matches" in text(chrome)
+
+
+def test_a_job_is_run_paused_and_resumed(site: str, chrome: webdriver.Chrome) -> None:
+    chrome.get(site + "job?name=failing")
+    assert "LookupError" in text(chrome)
+    click(chrome, "Run now")
+    chrome.get(site + "job?name=failing")
+    click(chrome, "Pause")
+    chrome.get(site + "jobs")
+    assert "paused by ada" in text(chrome)
+    click(chrome, "Resume")
+    chrome.get(site + "jobs")
+    assert "paused by ada" not in text(chrome)
+
+
+def test_a_lease_is_taken_away(site: str, chrome: webdriver.Chrome) -> None:
+    chrome.get(site + "leases?name=%3Cu%3Enightly%3C%2Fu%3E")
+    click(chrome, "Take away now")
+    chrome.get(site + "leases?state=held")
+    assert "nightly" not in text(chrome)
+    chrome.get(site)
+    until(chrome, lambda page: "release_lease" in text(page, "#happened"))
