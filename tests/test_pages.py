@@ -30,7 +30,7 @@ FILES_OF_A_TEST = {
     "docs/ten-minutes.md": {"shop.py", "visitors.py", "test_shop.py"},
 }
 """Blocks with the name of a file: `tests/testing/test_plugin.py` and `tests/test_ten_minutes.py` run them."""
-LANGUAGES = {"", "console", "diff", "mermaid", "sh", "sql", "text", "toml", "yaml"}
+LANGUAGES = {"", "console", "diff", "lua", "mermaid", "sh", "sql", "text", "toml", "yaml"}
 
 
 def code() -> Iterator[tuple[str, str]]:
