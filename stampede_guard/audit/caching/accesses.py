@@ -44,6 +44,7 @@ _OPTIONS = frozenset(
     "nx xx version tags tag namespace noreply flags keepttl get region group prefix ctx retry delta dependency".split()
 )
 
+_PLAIN_READS, _PLAIN_WRITES = frozenset(("get", "hget", "mget")), frozenset(("set", "setex", "hset", "mset"))
 READ_WORDS = frozenset(
     "get read load fetch lookup retrieve check find try query hit peek obtain aget".split()
 )
@@ -58,6 +59,8 @@ NOT_ACCESS = frozenset(
     "remove flush or expire expiry age enabled status metrics hits lock version warm warmup evict reset decorator "
     "namespace property builder policy middleware engine session response_headers count drop purge".split()
 )
+# Of these, words that may also be what is cached.
+_SUBJECTS = frozenset("stats statistics metrics settings config status info service manager headers".split())
 _FILLERS = (
     CACHE_WORDS
     | READ_WORDS
@@ -201,12 +204,17 @@ def _helper(module: Module, function: Function, call: ast.Call, name: str, recei
     """`get_cached_user(id)`, `redis_cache.set_cache(key, data)`: the project's own get and set."""
     said = words(name)
     imported = cache_module(module, name) if not receiver else ""
-    if not said or not (is_cachy(name) or imported or (receiver and is_cachy(last(receiver)))):
+    of_a_cache = is_cachy(last(receiver)) or is_cachy(last(module.imports.get(receiver, "")))
+    if not said or not (is_cachy(name) or imported or (receiver and of_a_cache)):
         return None
-    if set(said) & NOT_ACCESS or name[:1].isupper() or is_nx(call):
-        return None
-    topic = frozenset(said) - _FILLERS
     own = module.callee(call, function)
+    if is_no_access(said) or name[:1].isupper() or is_nx(call):
+        return None
+    if own is not None and any(
+        isinstance(n, ast.Attribute) and n.attr == "state" for n in ast.walk(own.node)
+    ):
+        return None  # what it keeps belongs to one request
+    topic = frozenset(said) - _FILLERS
     keys = tuple(arg for arg in call.args if not isinstance(arg, ast.Starred))
     keys += tuple(keyword.value for keyword in call.keywords if keyword.arg and keyword.arg not in _EXPIRES)
     if len(keys) > 1 and _is_client(keys[0]):
@@ -283,6 +291,19 @@ def _is_client(node: ast.expr) -> bool:
     return bool(said) and said[-1] in CACHE_WORDS
 
 
+def is_no_access(said: tuple[str, ...]) -> bool:
+    """`clear_cached_user` and `cache_stats` are no access; `get_cached_stats` and `get_system_stats` are."""
+    found = NOT_ACCESS & {*said}
+    if not found:
+        return False
+    if not found <= _SUBJECTS:
+        return True
+    if "cached" in said:
+        return said[-1] == "cached"
+    first = next(index for index, word in enumerate(said) if word in found)
+    return first == 0 or said[first - 1] in _FILLERS
+
+
 def helper_role(said: tuple[str, ...]) -> Literal["read", "write"] | None:
     """Whether a helper reads or writes. Its name, or its owner's name, contains a cache word."""
     first = _verb(said)
@@ -290,7 +311,11 @@ def helper_role(said: tuple[str, ...]) -> Literal["read", "write"] | None:
         return "read"
     if first in WRITE_WORDS or said[-1] in ("set", "put", "save", "store", "write"):
         return "write"
-    return None
+    # With a prefix: `horde_r_get_json`, `horde_r_setex_json`.
+    reads, writes = _PLAIN_READS & {*said}, _PLAIN_WRITES & {*said}
+    if bool(reads) == bool(writes):
+        return None
+    return "read" if reads else "write"
 
 
 def _helper_value(call: ast.Call, keys: tuple[ast.expr, ...]) -> ast.expr | None:

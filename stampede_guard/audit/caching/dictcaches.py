@@ -40,7 +40,7 @@ def _fill(module: Module, function: Function, store: ast.Subscript) -> ast.AST |
         or not is_cachy(last(holder))
     ):
         return None
-    if _is_made_here(function, holder):
+    if _is_made_here(function, holder) or isinstance(assigned.value, ast.Constant):
         return None
     look = next(
         (look for look in _looks(function, holder, store.slice) if position(look) < position(store)), None
@@ -63,13 +63,20 @@ def _is_made_here(function: Function, holder: str) -> bool:
             return True
         cls = owner_class(function)
         return cls is not None and (
-            not _ONE_RUN.isdisjoint(words(cls.name)[-1:]) or _is_made_per_request(cls)
+            not _ONE_RUN.isdisjoint(words(cls.name)[-1:]) or _is_made_per_request(cls, last(holder))
         )
     bound = {name for scope in function.chain() for _n, names, _v in scope.bindings for name in names}
     return holder in bound or any(holder in scope.parameters for scope in function.chain())
 
 
-def _is_made_per_request(cls: ast.ClassDef) -> bool:
+def _is_made_per_request(cls: ast.ClassDef, attribute: str) -> bool:
+    """Whether each request makes the object and its dict. A dict in the class body is shared by all."""
+    for statement in cls.body:
+        targets = (
+            statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        )
+        if any(isinstance(target, ast.Name) and target.id == attribute for target in targets):
+            return False
     made = next((s for s in cls.body if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
     return made is not None and any(argument.arg in _ONE_REQUESTS for argument in made.args.args)
 
@@ -78,7 +85,12 @@ def _looks(function: Function, holder: str, key: ast.expr) -> list[ast.expr]:
     found: list[ast.expr] = []
     for call in function.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "get" and call.args:
-            if path(call.func.value) == holder and same_key(function, (call.args[0],), (key,)):
+            awaited = any(isinstance(node, ast.Await) and node.value is call for node in function.awaits)
+            if (
+                path(call.func.value) == holder
+                and not awaited
+                and same_key(function, (call.args[0],), (key,))
+            ):
                 found.append(call)
     for compare in function.compares:
         if isinstance(compare.ops[0], ast.In | ast.NotIn) and path(compare.comparators[0]) == holder:

@@ -170,6 +170,9 @@ def _belong_together(module: Module, function: Function, read: Access, write: Ac
             return False
         if not read.key or (_says_its_key_itself(write) and read.topic == write.topic):
             return bool(read.topic & write.topic) or not (read.topic or write.topic)
+        given = write.call.args if isinstance(write.call, ast.Call) else []
+        if len(given) > 1 and same_key(function, read.key[:1], (given[-1],)):
+            return True  # `set_history(rows, key)`
         return same_key(function, read.key[:1], write.key[:1]) or _same_subject(read.key[0], write.key[0])
     return _same_receiver(read.receiver, write.receiver) and same_key(function, read.key, write.key)
 

@@ -21,6 +21,7 @@ _FLIGHT = re.compile(
 _PENDING = re.compile(
     r"\b(?:futures?|pending(?: (?:futures|tasks|requests|fetch\w*|loads?))?|running tasks|ongoing)$"
 )
+_TASKS = frozenset("Event Future create_future create_task ensure_future Condition".split())
 _JOINS = frozenset("shield wait wait_for gather result exception add_done_callback".split())
 _GUARDED = re.compile(
     r"^(?:\w+ )*(?:locked|with lock|synchroni[sz]ed|single ?flight|exclusive|mutex|dogpile)(?: \w+)*$"
@@ -103,7 +104,24 @@ def joins_a_flight(module: Module, function: Function) -> bool:
     used = [_spaced(last(name)) for name in _used(function)]
     if any(_FLIGHT.search(name) for name in used) or "get or lock" in used:
         return True
+    if _keeps_events(module, function):
+        return True
     return any(_PENDING.search(name) for name in used) and _awaits_a_task(function)
+
+
+def _keeps_events(module: Module, function: Function) -> bool:
+    """`if key in running: await running[key].wait()`, `running[key] = asyncio.Event()`, whatever its name."""
+    for store in function.stores:
+        assigned = module.parents.get(store)
+        made = assigned.value if isinstance(assigned, ast.Assign) else None
+        if not isinstance(made, ast.Call) or last(path(made.func)) not in _TASKS:
+            continue
+        holder = path(store.value)
+        if any(path(compare.comparators[0]) == holder for compare in function.compares):
+            return True
+        if any(path(call.func) == f"{holder}.get" for call in function.calls):
+            return True
+    return False
 
 
 def _spaced(name: str) -> str:

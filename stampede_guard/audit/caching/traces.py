@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
 
-from stampede_guard.audit.caching.accesses import METHODS, NOT_ACCESS, helper_role
+from stampede_guard.audit.caching.accesses import METHODS, helper_role, is_no_access
 from stampede_guard.audit.caching.receivers import MAYBE_WORDS, OTHER_WORDS
 from stampede_guard.audit.source.words import CACHE_STEMS, is_cachy, words
 
@@ -226,7 +226,7 @@ def _of_imported(
     data: bytes, names: frozenset[bytes], start: int = 0, end: int = sys.maxsize
 ) -> Iterator[Trace]:
     for name in names:
-        for found in re.compile(rb"\b%b%b\(" % (re.escape(name), _GAP)).finditer(data, start, end):
+        for found in re.compile(rb"\b%b(?:\.\w+)?%b\(" % (re.escape(name), _GAP)).finditer(data, start, end):
             yield Trace(found.start(), "read", "")
 
 
@@ -252,7 +252,7 @@ def _may_be_cache(name: str, method: str) -> bool:
 @lru_cache(maxsize=20_000)
 def _role(name: str) -> Role | None:
     said = words(name)
-    if not is_cachy(name) or NOT_ACCESS & {*said} or name[:1].isupper():
+    if not is_cachy(name) or is_no_access(said) or name[:1].isupper():
         return None
     return helper_role(said)
 
@@ -261,7 +261,7 @@ def _role(name: str) -> Role | None:
 def _role_of_method(name: str) -> Role | None:
     """What a method does, if its object's name is that of a cache."""
     said = words(name)
-    if name in METHODS or not said or NOT_ACCESS & {*said} or name[:1].isupper():
+    if name in METHODS or not said or is_no_access(said) or name[:1].isupper():
         return None
     return helper_role(said)
 

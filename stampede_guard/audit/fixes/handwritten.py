@@ -56,6 +56,8 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
     verdict = judge(module, fill.function, is_route=any(map(is_route, node.decorator_list)))
     name = naming.locked_cache(module, node)
     keyed = _keyed(module, fill)
+    if isinstance(fill.read.key[0], ast.Name) and fill.read.key[0].id in fill.function.parameters:
+        raise NoFix("the key is a parameter: other files choose it, and may delete it")
     if keyed is None:
         raise NoFix(
             "the key has parts that are no constants and no unchanged parameters: they would become unkeyed"

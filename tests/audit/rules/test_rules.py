@@ -47,6 +47,7 @@ def test_sound_code_is_left_alone(path: Path) -> None:
         ("SG106", 2),
         ("SG108", 4),
         ("SG201", 5),
+        ("SG202", 3),
         ("SG301", 3),
         ("SG302", 2),
         ("SG304", 3),

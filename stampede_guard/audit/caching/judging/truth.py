@@ -70,6 +70,9 @@ class _Judge:
                 return _worst(self.of(body, at, depth - 1), self.of(orelse, at, depth - 1))
             case ast.BoolOp(op=ast.Or(), values=values):
                 return self.of(values[-1], at, depth - 1)
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+                both = (self.of(left, at, depth - 1), self.of(right, at, depth - 1))
+                return "never" if "never" in both else "unknown"
             case ast.BinOp(op=ast.Sub() | ast.Mult() | ast.Div()):
                 return "maybe"
             case ast.Call():
@@ -98,6 +101,8 @@ class _Judge:
         if not found:
             return _by_name(name)
         told = _worst(*found)
+        if told == "unknown" and all(_makes_one_thing(source) for _node, source in bound):
+            return "unknown"
         return _by_name(name) if told == "unknown" else told
 
     def _filled(self, name: str, at: ast.AST) -> bool:
@@ -178,6 +183,22 @@ def _is_plain(node: ast.AST) -> bool:
     if isinstance(node, ast.Assign):
         return all(isinstance(target, ast.Name | ast.Attribute) for target in node.targets)
     return isinstance(node, ast.AnnAssign | ast.NamedExpr)
+
+
+def _makes_one_thing(value: ast.expr) -> bool:
+    """`insights = build_insights(shop)`: a plural, but nothing was searched for or counted."""
+    value = value.value if isinstance(value, ast.Await) else value
+    said = words(last(path(value.func))) if isinstance(value, ast.Call) else ()
+    return bool(said) and said[0] in (
+        "build",
+        "make",
+        "create",
+        "generate",
+        "analyse",
+        "analyze",
+        "summarize",
+        "render",
+    )
 
 
 def _by_name(name: str) -> Truth:

@@ -8,16 +8,17 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.caching.cost import cost
 from stampede_guard.audit.caching.dictcaches import dict_fills
-from stampede_guard.audit.caching.fills import owned_name, what_is_cached
+from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
 from stampede_guard.audit.source.programs import runs_alone
 
 
 def check(module: Module) -> Iterator[Violation]:
+    reported = {fill.function for fill in fills(module)}
     for function, node in dict_fills(module):
         assert isinstance(node, ast.expr)
-        if runs_alone(module, function):
+        if function in reported or runs_alone(module, function):
             continue
         yield Violation(
             node=node,

@@ -79,3 +79,12 @@ async def as_long_as_told(day: int, seconds: int) -> int:
     value = await compute(day)
     await redis.set(f"told:{day}", value, ex=seconds)
     return value
+
+
+async def of_a_key(key: str) -> int:
+    cached = await redis.get(key)
+    if cached is not None:
+        return int(cached)
+    value = await compute()
+    await redis.setex(key, 60, value)
+    return value
