@@ -266,7 +266,7 @@ def test_a_file_that_does_not_parse_is_skipped_and_others_are_fixed(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project / "broken.py").write_text(SAFE + "def (:\n")
-    assert main([".", "--fix"]) == 0
+    assert main([".", "--fix"]) == 1
     said = capsys.readouterr()
     assert (
         "broken.py: skipped: this Python cannot parse it" in said.out
@@ -323,7 +323,7 @@ def test_standard_input_is_fixed_to_standard_output(
 
     code, said = piped(SAFE, "--fix")
     assert code == 0 and said == one("app.py", SAFE)
-    assert piped("def (:\n", "--fix") == (0, "def (:\n")
+    assert piped("def (:\n", "--fix") == (1, "def (:\n")
     code, said = piped(SAFE, "--fix", "--diff")
     assert code == 1 and said.startswith("--- a/app.py\n")
 
