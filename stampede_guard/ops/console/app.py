@@ -257,5 +257,7 @@ def _base(request: Request) -> str:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    return PlainTextResponse({404: "Not found.", 405: "Not allowed here."}.get(status, "Error."), status)
+    status, headers = (error.status_code, error.headers) if isinstance(error, HTTPException) else (500, None)
+    return PlainTextResponse(
+        {404: "Not found.", 405: "Not allowed here."}.get(status, "Error."), status, headers
+    )

@@ -57,6 +57,11 @@ def test_mistakes_are_refused(guard: StampedeGuard) -> None:
         guard.console(actions=("fly",))
 
 
+async def test_another_method_is_told_which_ones_there_are(browser: Browser) -> None:
+    answer = await browser.request("TRACE", "/ops/api/overview")
+    assert answer.status_code == 405 and "GET" in answer.headers["allow"]
+
+
 async def test_too_long_a_query_is_refused(browser: Browser) -> None:
     assert (await browser.see("/", x="y" * 5000)).status_code == 414
 
