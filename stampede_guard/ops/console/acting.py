@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from stampede_guard.errors import Misuse, StampedeError, StoreError
+from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.ops.console.screen import Action, checked
 from stampede_guard.values.processplace import this_place
 
@@ -50,37 +50,43 @@ async def act(fleet: Fleet, action: Action, form: Mapping[str, str], *, user: st
     asked = checked(action.parameters, form)
     try:
         said = await action.do(fleet, {**asked, "by": user})
-    except StampedeError as error:
-        await _record(fleet, action, asked, user, client, f"failed: {type(error).__name__}")
+    except BaseException as error:
+        # Also an unknown error, or a request that was cancelled: a part of the action may have been done.
+        failed = f"failed: {type(error).__name__}"
+        _log(fleet, action, asked, user, client, failed)
+        if isinstance(error, Exception):
+            await _tell(fleet, action, asked, user, failed)
         raise
-    await _record(fleet, action, asked, user, client, said)
+    _log(fleet, action, asked, user, client, said)
+    await _tell(fleet, action, asked, user, said)
     return said
 
 
-async def _record(
-    fleet: Fleet, action: Action, asked: Mapping[str, str], user: str, client: str, said: str
-) -> None:
-    who = user or "somebody"
-    # At this level because a program that configures no logging shows it, too.
+def _log(fleet: Fleet, action: Action, asked: Mapping[str, str], user: str, client: str, said: str) -> None:
+    # At this level because a program that configures no logging shows it, too. With %r, because parameters are part of
+    # what is said: a line end in one of them would begin a record that nobody has caused.
     log.warning(
-        "%r at %s used %s %r in namespace %s: %s",
-        who,
+        "%r at %r used %s %r in namespace %s: %r",
+        user or "somebody",
         client,
         action.name,
         dict(asked),
         fleet.namespace,
         said,
     )
+
+
+async def _tell(fleet: Fleet, action: Action, asked: Mapping[str, str], user: str, said: str) -> None:
     line: dict[str, Any] = {
         "kind": "operator",
         "process": str(this_place()),
         "function": asked.get("function", "")[:LONGEST_SAID],
         "what": action.name,
-        "user": who[:LONGEST_SAID],
+        "user": (user or "somebody")[:LONGEST_SAID],
         "said": said[:LONGEST_SAID] if fleet.shows_names else action.name,
     }
     try:
         reached = await fleet.reached()
         await reached.steps.tell(fleet.namespace, [(0, json.dumps(line))])
-    except StoreError as error:
+    except (StoreError, Misuse) as error:
         log.warning("the fleet's stream lacks this record: %s", type(error).__name__)

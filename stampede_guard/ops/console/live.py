@@ -26,7 +26,11 @@ class Streams:
         return self._open >= MOST_STREAMS
 
     async def follow(self, render: Callable[[], Awaitable[str]]) -> AsyncIterator[bytes]:
-        """Events with the rendered text, whenever it has changed."""
+        """Events with the rendered text, whenever it has changed. Nothing if others have taken the last places since
+        `is_full` was asked: the browser then connects again, and is refused.
+        """
+        if self.is_full:
+            return
         self._open += 1
         try:
             last = ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,8 @@ HERD_KINDS = frozenset(
     )
 )  # fmt: skip
 """What flights tell of a herd. All other kinds are faults, leases and jobs."""
+LARGEST = 1 << 63
+"""Whole numbers of a detail are smaller."""
 LATEST = 14
 """Digits of a time that a calendar has."""
 
@@ -65,7 +68,10 @@ def stream_name(namespace: str) -> str:
 
 
 def from_stream(items: Iterable[Mapping[bytes, bytes]]) -> list[Happening]:
-    """The items in the order of their times. Ignores what other programs have written."""
+    """The items in the order of their times. Ignores what other programs have written.
+
+    So each detail is a text that UTF-8 can have, a number that JSON can have, True, False or None.
+    """
     found = [one for item in items if (one := _parsed(item)) is not None]
     return sorted(found, key=lambda one: one.at)
 
@@ -74,14 +80,31 @@ def _parsed(item: Mapping[bytes, bytes]) -> Happening | None:
     at, what = item.get(b"at", b""), item.get(b"what", b"")
     if not at.isdigit() or len(at) > LATEST or len(what) > LONGEST:
         return None
-    try:
-        told = json.loads(what)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(told, dict):
+    told = _object(what)
+    if told is None:
         return None
     words = [told.pop(name, "") for name in ("kind", "process", "function", "key")]
     if not all(isinstance(word, str) for word in words):
         return None
     kind, process, function, key = words
-    return Happening(int(at) / 1000, kind, process, function, key, told)
+    detail = {name: value for name, value in told.items() if _is_plain(value)}
+    return Happening(int(at) / 1000, kind, process, function, key, detail)
+
+
+def _object(what: bytes) -> dict[str, Any] | None:
+    try:
+        told = json.loads(what.decode("utf-8", "replace"))
+        if b"\\ud" in what.lower():
+            # Perhaps half of a pair (RFC 8259, 8.2), which no page could be encoded with.
+            told = json.loads(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, int):
+        return abs(value) < LARGEST
+    return value is None or isinstance(value, str)

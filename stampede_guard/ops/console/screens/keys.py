@@ -148,8 +148,12 @@ def _named(fleet: Fleet, given: str) -> str:
 
 
 def _tag(fleet: Fleet, given: str) -> str:
+    """The complete name of a tag. An entry's is refused: who may drop a tag may not drop every entry by its name."""
     is_whole = given.startswith(("#", f"{fleet.namespace}:"))
-    return _named(fleet, given if is_whole else f"#{given}")
+    name = _named(fleet, given if is_whole else f"#{given}")
+    if not is_tag(name, fleet.namespace):
+        raise Misuse("this is the name of an entry: tag= takes a tag, such as project:7")
+    return name
 
 
 async def _drop(fleet: Fleet, names: list[str]) -> int:
@@ -162,6 +166,9 @@ async def _drop(fleet: Fleet, names: list[str]) -> int:
 
 async def invalidate(fleet: Fleet, asked: Asked) -> str:
     name = _named(fleet, asked["entry"])
+    if is_tag(name, fleet.namespace):
+        # It would drop all entries with the tag, which is another right.
+        raise Misuse("this is the name of a tag: use the action invalidate_tag")
     await _drop(fleet, [name])
     return f"{_shown(fleet, name)} is invalidated. Computations under way cannot store their values."
 
