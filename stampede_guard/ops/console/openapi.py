@@ -45,4 +45,12 @@ def _parameter(one: Parameter) -> dict[str, Any]:
         schema = {"type": "integer", "minimum": one.number[0], "maximum": one.number[1]}
     elif one.choices:
         schema = {"type": "string", "enum": list(one.choices)}
-    return {"name": one.name, "in": "query", "description": one.about, "schema": schema}
+    if one.required:
+        schema["minLength"] = 1
+    return {
+        "name": one.name,
+        "in": "query",
+        "required": one.required,
+        "description": one.about,
+        "schema": schema,
+    }

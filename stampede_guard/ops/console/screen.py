@@ -31,10 +31,13 @@ class Parameter:
     longest: int = LONGEST
     number: tuple[int, int] | None = None
     """The lowest and the highest allowed."""
+    required: bool = False
 
     def checked(self, given: str | None) -> str:
         """Raises `Misuse`."""
         if given is None or given == "":
+            if self.required:
+                raise Misuse(f"{self.name}= is missing: {self.about}")
             return self.default
         if self.choices and given not in self.choices:
             raise Misuse(f"{self.name} must be one of {', '.join(self.choices)}")

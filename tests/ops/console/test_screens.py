@@ -148,7 +148,10 @@ async def test_a_function_is_shown_over_time_with_its_policy(
 
 
 async def test_a_function_needs_a_name(browser: Browser) -> None:
-    assert (await browser.see("/function")).status_code == 400
+    refused = await browser.see("/api/function")
+    assert refused.status_code == 400 and "name= is missing" in refused.json()["error"]
+    told = (await browser.see("/api/openapi.json")).json()
+    assert told["paths"]["/api/function"]["get"]["parameters"][0]["required"] is True
     unknown = await browser.see("/function", name="no.such")
     assert unknown.status_code == 200 and "has not decorated" in unknown.text
 

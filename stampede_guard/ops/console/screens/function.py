@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard import policy
-from stampede_guard.errors import Misuse
 from stampede_guard.ops.console.fleet import KEPT_SLOTS
 from stampede_guard.ops.console.screen import Asked, ConsoleScreen, Parameter
 from stampede_guard.ops.console.screens.functions import MODE, row_of
@@ -30,8 +29,6 @@ FAULTS = frozenset(("taken over", "lapsed", "fallback", "timed out", "not stored
 
 async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
     title = asked["name"]
-    if not title:
-        raise Misuse("name= says which function")
     seen = await fleet.now()
     switches = await (await fleet.reached()).steps.switches(fleet.namespace)
     slots = await fleet.slots()
@@ -102,7 +99,7 @@ SCREEN = ConsoleScreen(
     "Function",
     "One function over time.",
     data,
-    (Parameter("name", "Its name.", longest=LONGEST_TITLE),),
+    (Parameter("name", "Its name.", longest=LONGEST_TITLE, required=True),),
     (MODE,),
     listed=False,
 )
