@@ -32,6 +32,7 @@ from stampede_guard.http.requests.routes import Scope
 from stampede_guard.http.requests.settings import Settings
 from stampede_guard.http.requests.stored import TWICE, HttpCodec, Refusal, StoredResponse, is_once
 from stampede_guard.http.requests.usage import Usage, wins
+from stampede_guard.http.spec.message import Fields
 from stampede_guard.http.spec.reuse import verdict
 from stampede_guard.http.spec.vary import nominated
 from stampede_guard.http.uncacheable.marks import ENOUGH, Marks
@@ -257,10 +258,15 @@ class Cache:
     # --- invalidation --------------------------------------------------------------------------
 
     async def invalidate(
-        self, targets: list[Target], scope: Scope | None = None, *, forwarded: str = ""
+        self,
+        targets: list[Target],
+        scope: Scope | None = None,
+        *,
+        fields: Fields = (),
+        forwarded: str = "",
     ) -> None:
         """The stored responses for these URLs, also those of routes. A route's own `key` is known for the current
-        request only. `forwarded`: the URL that a proxy was asked for, from the request's fields.
+        request only. `forwarded`: the URL that a proxy was asked for, from the request's `fields`.
         """
         keys: dict[str, None] = {}
         parts = ("", forwarded) if forwarded else ("",)
@@ -279,7 +285,7 @@ class Cache:
                     keys[base_name(self.prefix, target, route=route, part=choice.part, forwarded=part)] = None
         for key in keys:
             self.marks.drop(key)
-        tags = tags_of_queries(targets, () if scope is None else as_fields(scope["headers"]))
+        tags = tags_of_queries(targets, fields if scope is None else as_fields(scope["headers"]))
         await self.finish(
             asyncio.gather(*map(self.invalidate_key, keys), self._reported(self.groups.invalidate(tags)))
         )

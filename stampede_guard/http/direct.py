@@ -13,6 +13,7 @@ from stampede_guard.http.requests.exchange import Message, Receive, Send, as_fie
 from stampede_guard.http.requests.origin import tags_invalidated
 from stampede_guard.http.requests.paths import PathFilter
 from stampede_guard.http.requests.request import CacheRequest
+from stampede_guard.http.requests.requester import forwarded_part
 from stampede_guard.http.requests.routes import Scope
 from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.directives import effective
@@ -117,14 +118,17 @@ async def changing_others(
 
 
 async def _drop_others(scope: Scope, response: Response, cache: Cache, paths: PathFilter) -> None:
-    target = target_of(scope, as_fields(scope["headers"]))
+    fields = as_fields(scope["headers"])
+    target = target_of(scope, fields)
     if target is not None:
         others = targets_of(invalidated_targets(scope["method"], target.url, response)[1:])
         stored = [other for other in others if not paths.leaves({"path": other.path})]
         if stored:
-            await cache.invalidate(stored)
+            names = {name for name, _ in fields}
+            told = forwarded_part(names, fields, scheme=target.scheme, host=target.host)
+            await cache.invalidate(stored, fields=fields, forwarded=told)
         if groups := invalidated_groups(scope["method"], response):
-            await cache.invalidate_groups(tags_invalidated(groups, target, as_fields(scope["headers"])))
+            await cache.invalidate_groups(tags_invalidated(groups, target, fields))
 
 
 _NAMES_OTHERS = frozenset({b"location", b"content-location", b"cache-group-invalidation"})

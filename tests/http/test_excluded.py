@@ -123,6 +123,26 @@ async def test_a_change_at_an_excluded_path_still_invalidates_the_pages_that_it_
 
 
 @pytest.mark.parametrize(
+    "proxy",
+    [{"x_forwarded_proto": "https"}, {"x_forwarded_host": "shop.example"}, {"forwarded": "proto=https"}],
+)
+async def test_a_change_behind_a_proxy_invalidates_what_is_stored_for_that_proxy(
+    proxy: dict[str, str],
+) -> None:
+    """What a proxy says of a URL belongs to the entry's name, of a question's, too."""
+    app = App(cached())
+    async with Fleet(app, exclude=("/admin/*",)) as fleet:
+        for method in ("GET", "QUERY"):
+            await fleet.get("/reports/7", method=method, **proxy)
+            assert "; hit" in status_of(await fleet.get("/reports/7", method=method, **proxy))
+        app.headers = {"location": "/reports/7"}
+        await fleet.get("/admin/reports", method="POST", **proxy)
+        app.headers = cached()
+        for method in ("GET", "QUERY"):
+            assert "; stored" in status_of(await fleet.get("/reports/7", method=method, **proxy))
+
+
+@pytest.mark.parametrize(
     ("status", "headers"),
     [
         (201, {}),
