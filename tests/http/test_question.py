@@ -84,3 +84,13 @@ def test_a_long_body_is_read_in_a_time_like_its_length() -> None:
     normal_json(b"[" + b"1," * 200_000 + b"1]")
     normal_json(b"1" * 1_000_000)
     assert time.process_time() - began < 5, "quadratic time would take minutes"
+
+
+@pytest.mark.parametrize(("charset", "same"), [(b"utf-8", True), (b'"UTF-8"', True), (b"iso-8859-1", False)])
+def test_json_in_another_encoding_counts_by_its_bytes(charset: bytes, same: bool) -> None:
+    """An application that obeys the parameter reads two texts."""
+    fields: Fields = ((b"content-type", b"application/json; charset=" + charset),)
+    one, other = (
+        question("QUERY", fields, body, json_bodies=True) for body in ('"é"'.encode(), rb'"\u00e9"')
+    )
+    assert (one == other) is same

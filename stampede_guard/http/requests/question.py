@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from stampede_guard.http.spec.fields import lines
@@ -12,6 +13,8 @@ __all__ = ["METADATA", "normal_json", "question"]
 
 METADATA = (b"content-type", b"content-encoding", b"content-language")
 """What says how the content is to be read."""
+
+_UTF_8 = re.compile(rb'^[ \t]*charset="?utf-8"?[ \t]*$')
 
 
 def question(method: str, fields: Fields, body: bytes, *, json_bodies: bool = False) -> str:
@@ -25,7 +28,11 @@ def question(method: str, fields: Fields, body: bytes, *, json_bodies: bool = Fa
 def _is_json(types: list[bytes], codings: list[bytes]) -> bool:
     if len(types) != 1 or codings:
         return False
-    kind = types[0].partition(b";")[0].strip().lower()
+    kind, _, parameters = types[0].lower().partition(b";")
+    kind = kind.strip()
+    if b"charset" in parameters and _UTF_8.search(parameters) is None:
+        # JSON has no such parameter, but an application may read the bytes as it says.
+        return False
     return kind == b"application/json" or (kind.startswith(b"application/") and kind.endswith(b"+json"))
 
 
