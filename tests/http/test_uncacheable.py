@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI
 
 from stampede_guard import Policy
 from stampede_guard.http.requests.routes import CacheRoute
-from stampede_guard.http.uncacheable.templates import template_of
+from stampede_guard.http.uncacheable.templates import MOST_SEGMENTS, RouteTemplates, template_of
 from stampede_guard.http.uncacheable.urls import BLOCKED_SECONDS, MANY, PLACES, RIPENING
 from tests.http.asgi import scope_of
 from tests.http.fleet import App, Fleet, cached, start, status_of
@@ -361,3 +361,15 @@ async def test_a_flood_of_urls_takes_no_more_memory_and_hides_nothing() -> None:
         app.headers = cached()
         await fleet.get("/page")
         assert "; hit" in status_of(await fleet.get("/page"))
+
+
+def test_texts_of_clients_in_templates_take_no_more_memory() -> None:
+    """`/{tenant}` is a mount: what clients write in its place is a part of the templates below it."""
+    made: list[int] = []
+    known = RouteTemplates(lambda: made.append(1) or made)
+    for number in range(MOST_SEGMENTS):
+        known.learn(f"/{number}/items/{{id}}")
+    last = "/" + "/".join(map(str, range(2 * MOST_SEGMENTS)))
+    assert known.learn(last) is None and known.find(last) is None
+    assert known._segments <= MOST_SEGMENTS and len(known._root.literals[""].literals) <= MOST_SEGMENTS
+    assert known.find("/7/items/8") is known.learn("/7/items/{id}") is made

@@ -16,6 +16,9 @@ __all__ = ["MOST_TEMPLATES", "RouteTemplates", "template_of"]
 MOST_TEMPLATES = 1024
 """No further ones are learnt. An application has fewer routes, unless it makes them at run time."""
 
+MOST_SEGMENTS = 8 * MOST_TEMPLATES
+"""Of all templates together. A mount such as `/{tenant}` puts a text of clients into the templates below it."""
+
 T = TypeVar("T")
 
 
@@ -35,6 +38,7 @@ class RouteTemplates(Generic[T]):
         self._new = new
         self._root: _Segment[T] = _Segment()
         self._count = 0
+        self._segments = 0
 
     def find(self, path: str) -> T | None:
         """What is known of the template that a path meets; None if there is none."""
@@ -52,10 +56,17 @@ class RouteTemplates(Generic[T]):
         """The same for a template; None if there are too many."""
         place = self._root
         for segment in template.split("/"):
-            if "{" in segment:
-                following = place.parameter = place.parameter or _Segment()
-            else:
-                following = place.literals.setdefault(segment, _Segment())
+            is_parameter = "{" in segment
+            following = place.parameter if is_parameter else place.literals.get(segment)
+            if following is None:
+                if self._count >= MOST_TEMPLATES or self._segments >= MOST_SEGMENTS:
+                    return None
+                self._segments += 1
+                following = _Segment()
+                if is_parameter:
+                    place.parameter = following
+                else:
+                    place.literals[segment] = following
             place = following
         if place.value is None and self._count < MOST_TEMPLATES:
             self._count += 1
