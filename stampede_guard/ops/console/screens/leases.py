@@ -25,7 +25,7 @@ MOST_RUNS = 50
 MOST_HAPPENED = 1_000
 STATES = ("held", "waiting", "free")
 NAME = Parameter("name", "The lease, without its namespace.", longest=200)
-SEEN = Parameter("seen", "The token that was seen: only that holder is asked.", longest=19)
+SEEN = Parameter("seen", "The token that was seen: only that holder is asked.", longest=18)
 
 
 def known_leases(fleet: Fleet) -> Leases:
