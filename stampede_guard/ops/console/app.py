@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -157,7 +158,7 @@ class ConsoleApp:
 
     async def _json(self, screen: ConsoleScreen, request: Request) -> Response:
         status, data, trouble = await self._data(screen, request)
-        return JSONResponse({"error": trouble} if data is None else data, status)
+        return AsciiJson({"error": trouble} if data is None else data, status)
 
     async def _live(self, screen: ConsoleScreen, request: Request) -> Response:
         if self._streams.is_full or not screen.streams:
@@ -254,6 +255,13 @@ class ConsoleApp:
 def _base(request: Request) -> str:
     base: str = request.scope.get("root_path", "").rstrip("/")
     return base
+
+
+class AsciiJson(JSONResponse):
+    """With escapes, so that names of entries with half of a surrogate pair can be sent."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -152,9 +152,11 @@ class Page:
 
     def _address(self, name: str, query: dict[str, Any]) -> str:
         given = {key: str(value) for key, value in query.items() if value not in (None, "")}
-        return f"{self.base}/{name}" + (f"?{urlencode(given)}" if given else "")
+        asked = urlencode(given, errors="replace")
+        return f"{self.base}/{name}" + (f"?{asked}" if asked else "")
 
 
 def rendered(template: str, page: Page, **data: Any) -> str:
-    """The text of a template."""
-    return _ENVIRONMENT.get_template(template).render(page=page, **data)
+    """The text of a template. Half of a surrogate pair, which UTF-8 cannot have, becomes a question mark."""
+    text = _ENVIRONMENT.get_template(template).render(page=page, **data)
+    return text.encode("utf-8", "replace").decode()

@@ -237,8 +237,7 @@ class Console:
         match = b"{%b:*}:[%b]" % (_literal(namespace), parts)
         step = master.ask("SCAN", found["at"], "MATCH", match, "COUNT", PAGE_COUNT)
         at, keys = await self._reached(master, step) or (b"0", ())
-        named = ((_KEY.fullmatch(key), key[-1:]) for key in keys)
-        names = [(key["name"].decode("utf-8", "surrogatepass"), part) for key, part in named if key]
+        names = [(name, key[-1:]) for key in keys for name in _names([key])]
         if int(at):
             return names, f"{place}.{int(at)}"
         return names, f"{place + 1}.0" if place + 1 < len(self.masters) else ""
@@ -339,8 +338,13 @@ def _pairs(answer: Any) -> Mapping[bytes, bytes]:
 def _names(keys: Iterable[bytes]) -> Iterable[str]:
     for key in keys:
         found = _KEY.fullmatch(key)
-        if found is not None:
+        if found is None:
+            continue
+        try:
             yield found["name"].decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            # Another program's key: the names of entries are text.
+            continue
 
 
 def _literal(text: str) -> bytes:

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from stampede_guard import StampedeGuard
+from stampede_guard.api.names import names_stored
 from stampede_guard.ops.console.access import COOKIE, token_of
 from stampede_guard.ops.console.acting import act
 from stampede_guard.ops.console.live import MOST_STREAMS, Streams
 from stampede_guard.ops.console.screen import Action, Asked, Parameter
-from stampede_guard.stores.connections.wire import modes_keys
+from stampede_guard.stores.connections.wire import modes_keys, value_key
+from stampede_guard.stores.console.console import Console
 from stampede_guard.stores.fleet.stream import from_stream, stream_name
 from tests.ops.console.conftest import Browser, a_browser
 from tests.support.gate import soon
@@ -116,3 +118,19 @@ async def test_streams_that_begin_together_are_not_too_many() -> None:
     for one in made:
         await one.aclose()  # type: ignore[attr-defined]
     assert not streams.is_full
+
+
+async def test_names_that_are_no_text_hide_no_entry(guard: StampedeGuard, shop: Any, valkey: Any) -> None:
+    """Another program's key, and half of a surrogate pair in one of ours."""
+    space = guard.namespace.encode()
+    await valkey.set(b"{%b:\xff\xfe}:v" % space, b"x")
+    await valkey.set(b"{%b:=\xed\xa0\x80}:v" % space, await valkey.get(value_key(shop.key(7))))
+    async with a_browser(guard, shows_names=True) as browser:
+        for path in ("/keys", "/api/keys"):
+            answer = await browser.see(path)
+            assert answer.status_code == 200 and "shop.quality" in answer.text
+    (found,) = [name async for name in names_stored(guard, "shop.quality")]
+    assert f"{guard.namespace}:{found}" == shop.key(7)
+    async with await Console.open(guard.engine.store.servers) as console:
+        assert guard.namespace in (await console.namespaces(most=10_000))[0]
+        assert [name async for name in console.names(guard.namespace, "shop.quality*")] == [shop.key(7)]
