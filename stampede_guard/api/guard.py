@@ -179,6 +179,7 @@ class StampedeGuard(KeyedValues):
         for `ComputeFailed`."""
         fastapi.install(self, app)
 
+    @takes_options("guard.console", own=("allow",))
     def console(
         self,
         *,

@@ -16,7 +16,9 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from stampede_guard import __version__
-from stampede_guard.errors import Misuse, StoreError
+from stampede_guard.errors import Misuse, PolicyError, StoreError
+from stampede_guard.jobs.scheduler import Jobs
+from stampede_guard.leases.client import Leases
 from stampede_guard.ops.cli.secrets import without_secrets
 from stampede_guard.ops.console.access import (
     CLOSED,
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from stampede_guard.api.guard import StampedeGuard
-    from stampede_guard.jobs.scheduler import Jobs
-    from stampede_guard.leases.client import Leases
 
 __all__ = ["ConsoleApp"]
 
@@ -72,6 +72,8 @@ class ConsoleApp:
         leases: Leases | None = None,
         jobs: Jobs | None = None,
     ) -> None:
+        # First, because the parts below read them.
+        _check_types(leases, jobs)
         fleet = Fleet(
             guard.engine.store.servers,
             guard.namespace,
@@ -250,6 +252,13 @@ class ConsoleApp:
             version=__version__,
             here="/" if screen is None else screen.path + (f"?{query}" if query else ""),
         )
+
+
+def _check_types(leases: object, jobs: object) -> None:
+    if not isinstance(leases, Leases | None):
+        raise PolicyError("leases", leases, "guard.console takes a client of leases, or None")
+    if not isinstance(jobs, Jobs | None):
+        raise PolicyError("jobs", jobs, "guard.console takes Jobs, or None")
 
 
 def _base(request: Request) -> str:
