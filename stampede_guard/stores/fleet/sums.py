@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from stampede_guard.stores.fleet.histogram import BUCKETS, quantile
 
-__all__ = ["COUNTS", "FunctionSums", "from_fields", "to_fields"]
+__all__ = ["COUNTS", "FunctionSums", "from_fields", "sums_of", "to_fields"]
 
 COUNTS = (
     "hits", "stale", "misses", "computations", "failed", "micros", "collapsed", "fallbacks", "takeovers", "timeouts"
@@ -106,6 +106,12 @@ def from_fields(slots: Iterable[Mapping[bytes, bytes]]) -> dict[str, FunctionSum
                 word, index = _PLACES[kind]
                 getattr(found.setdefault(title, FunctionSums()), word)[index] += int(number)
     return found
+
+
+def sums_of(slot: Mapping[bytes, bytes], title: str) -> FunctionSums | None:
+    """The sums of one function in a slot, without a look at the others. None if it has none."""
+    names = [f"{kind}:{title}".encode("utf-8", "replace") for kind in (*COUNTS, *_PLACES)]
+    return from_fields([{name: slot[name] for name in names if name in slot}]).get(title)
 
 
 LONGEST_NUMBER = 18

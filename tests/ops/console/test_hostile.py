@@ -12,13 +12,17 @@ import pytest
 
 from stampede_guard import StampedeGuard
 from stampede_guard.api.names import names_stored
+from stampede_guard.ops.console import fleet as fleets
 from stampede_guard.ops.console.access import COOKIE, token_of
 from stampede_guard.ops.console.acting import act
 from stampede_guard.ops.console.live import MOST_STREAMS, Streams
 from stampede_guard.ops.console.screen import Action, Asked, Parameter
+from stampede_guard.ops.fleet.snapshot import snapshot
 from stampede_guard.stores.connections.wire import modes_keys, value_key
 from stampede_guard.stores.console.console import Console
+from stampede_guard.stores.fleet.histogram import BUCKETS
 from stampede_guard.stores.fleet.stream import from_stream, stream_name
+from stampede_guard.stores.fleet.sums import FunctionSums, from_fields, sums_of, to_fields
 from tests.ops.console.conftest import Browser, a_browser
 from tests.support.gate import soon
 
@@ -134,3 +138,37 @@ async def test_names_that_are_no_text_hide_no_entry(guard: StampedeGuard, shop: 
     async with await Console.open(guard.engine.store.servers) as console:
         assert guard.namespace in (await console.namespaces(most=10_000))[0]
         assert [name async for name in console.names(guard.namespace, "shop.quality*")] == [shop.key(7)]
+
+
+async def test_many_functions_are_counted_once_for_all_open_pages(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand functions in ten minutes of slots took three seconds of the application's event loop per page."""
+    slots = {number: {b"hits:shop.quality": b"5"} for number in range(100, 220)}
+    counted: list[int] = []
+
+    async def given() -> dict[int, Any]:
+        return dict(slots)
+
+    def count(window: Any) -> Any:
+        counted.append(len(window))
+        return snapshot(window)
+
+    monkeypatch.setattr(browser.fleet, "slots", given)
+    monkeypatch.setattr(fleets, "snapshot", count)
+    for _ in range(3):
+        told = (await browser.see("/api/overview")).json()
+        assert told["history"]["hits"] == [1.0] * 120
+    assert sum(counted) <= 120 + fleets.WINDOW_SLOTS
+    counted.clear()
+    slots[219] = {b"hits:shop.quality": b"10"}
+    told = (await browser.see("/api/overview")).json()
+    assert told["history"]["hits"][-2:] == [1.0, 2.0]
+    assert sum(counted) <= 1 + fleets.WINDOW_SLOTS
+
+
+def test_the_sums_of_one_function_need_no_other() -> None:
+    rows = {title: FunctionSums(hits=3, micros=7, took=[1] * BUCKETS) for title in ("a", "b:c", "hits:a")}
+    slot = {name.encode(): b"%d" % number for name, number in to_fields(rows).items()}
+    assert {title: sums_of(slot, title) for title in rows} == from_fields([slot]) == rows
+    assert sums_of(slot, "b") is None

@@ -13,7 +13,7 @@ from stampede_guard.ops.console.fleet import KEPT_SLOTS
 from stampede_guard.ops.console.screen import Asked, ConsoleScreen, Parameter
 from stampede_guard.ops.console.screens.functions import MODE, row_of
 from stampede_guard.stores.fleet.series import WATCHED
-from stampede_guard.stores.fleet.sums import FunctionSums, from_fields
+from stampede_guard.stores.fleet.sums import FunctionSums, sums_of
 from stampede_guard.stores.switch import EVERYTHING, LONGEST_TITLE
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _history(slots: Mapping[int, Mapping[bytes, bytes]], title: str) -> dict[str
     waited: list[list[int]] = []
     for slot in range(newest - KEPT_SLOTS + 1, newest + 1):
         fields = slots.get(slot)
-        row = from_fields([fields]).get(title, FunctionSums()) if fields else None
+        row = (sums_of(fields, title) or FunctionSums()) if fields else None
         for name, numbers in found.items():
             numbers.append(None if row is None else getattr(row, name) / WATCHED.seconds)
         took.append((row or FunctionSums()).took)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from stampede_guard.ops.console.fleet import KEPT_SLOTS
 from stampede_guard.ops.console.screen import Asked, ConsoleScreen
-from stampede_guard.ops.fleet.snapshot import snapshot
 from stampede_guard.stores.fleet.series import WATCHED
 from stampede_guard.stores.fleet.stream import HERD_KINDS
+from stampede_guard.stores.fleet.sums import FunctionSums
 
 if TYPE_CHECKING:
     from stampede_guard.ops.console.fleet import Fleet
@@ -44,17 +44,16 @@ async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
             }
             for one in reversed(faults)
         ],
-        "history": _history(await fleet.slots()),
+        "history": _history(await fleet.totals()),
     }
 
 
-def _history(slots: Mapping[int, Mapping[bytes, bytes]]) -> dict[str, list[float | None]]:
+def _history(totals: Mapping[int, FunctionSums | None]) -> dict[str, list[float | None]]:
     """Rates per slot, oldest first. None where nobody watched."""
     found: dict[str, list[float | None]] = {name: [] for name in RATES}
-    newest = max(slots, default=0)
+    newest = max(totals, default=0)
     for slot in range(newest - KEPT_SLOTS + 1, newest + 1):
-        fields = slots.get(slot)
-        total = snapshot({slot: fields}).all if fields else None
+        total = totals.get(slot)
         for name in RATES:
             found[name].append(None if total is None else getattr(total, name) / WATCHED.seconds)
     return found
