@@ -163,7 +163,7 @@ class Fleet:
         return self._seen[2]
 
     async def totals(self) -> dict[int, FunctionSums | None]:
-        """The sums of all functions, by slot; None where nobody watched. A slot is counted once, while it stays as it is."""
+        """The sums of all functions, by slot; None where nobody watched. An unchanged slot is counted once."""
         slots = await self.slots()
         self._totals = {slot: known for slot, known in self._totals.items() if slot in slots}
         found: dict[int, FunctionSums | None] = {}
