@@ -5,10 +5,11 @@
 
 prints, the first time:
 
-    Miss, Miss, Miss, Started, Computed, Collapsed, Waited, Waited, Waited
+    Miss, Miss, Miss, Started, Computed, Stored, Collapsed, Waited, Waited, Waited
     Hit
-    stampede_guard_calls_total{function="report",result="miss"} 3.0
     stampede_guard_calls_total{function="report",result="hit"} 1.0
+    stampede_guard_calls_total{function="report",result="stale"} 0.0
+    stampede_guard_calls_total{function="report",result="miss"} 3.0
     stampede_guard_collapsed_total{function="report"} 2.0
 """
 
@@ -20,7 +21,7 @@ import os
 from prometheus_client import CollectorRegistry, generate_latest
 
 from stampede_guard import StampedeGuard
-from stampede_guard.events import Event
+from stampede_guard.events import Event, RoundTrip
 from stampede_guard.observe.prometheus import PrometheusHook
 
 URL = os.environ.get("REDIS_URL", "redis://localhost:6379/0")
@@ -29,7 +30,8 @@ seen: list[str] = []
 
 
 def note(event: Event) -> None:
-    seen.append(type(event).__name__)
+    if not isinstance(event, RoundTrip):  # a sample of the store's answers
+        seen.append(type(event).__name__)
 
 
 guard = StampedeGuard.from_url(URL, namespace="observe", hooks=(note, PrometheusHook(registry)))

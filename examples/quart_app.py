@@ -12,7 +12,7 @@ prints, the first time:
     {'project': 7, 'rows': 1400000}
     {'project': 7, 'rows': 1400000}
     writing the page
-    stampede_guard; fwd=uri-miss; fwd-status=200; stored; ttl=60
+    stampede_guard; fwd=uri-miss; fwd-status=200; stored
     stampede_guard; hit
 """
 
