@@ -180,6 +180,7 @@ DOORS = {
         "read", "compute", "put", "may_refresh", "refresh_behind", "last_seen", "is_computing", "replaced", "is_away",
         "now",
     },
+    "near": {"find", "ask", "keep"},
     "store": {"is_shared", "health", "check_health", "fresh_for", "note_refusal", "replaced_by", "servers"},
     "tags": {"ask", "hold", "ensure", "local", "moment"},
 }  # fmt: skip

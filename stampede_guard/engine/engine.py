@@ -21,6 +21,7 @@ from stampede_guard.engine.direct.setting import Stored, encoded, set_value
 from stampede_guard.engine.doors.hits import HitsDoor, Question
 from stampede_guard.engine.doors.judged import JudgedDoor
 from stampede_guard.engine.doors.modes import BYPASSED, ModesDoor
+from stampede_guard.engine.doors.near import NearDoor
 from stampede_guard.engine.doors.runs import RunsDoor
 from stampede_guard.engine.doors.store import StoreDoor
 from stampede_guard.engine.doors.tags import BLANK, TagsDoor, Versions, VersionsAsked
@@ -75,7 +76,7 @@ __all__ = [
 class Engine:
     """The engine of one guard. A tenant's engine has another namespace, and shares everything else.
 
-    Most faces need the calls below. What only some need has a side door: `hits`, `modes`, `runs`, `judged`,
+    Most faces need the calls below. What only some need has a side door: `hits`, `modes`, `runs`, `judged`, `near`,
     `store`, `tags`.
     """
 
@@ -105,6 +106,7 @@ class Engine:
         self.hits = HitsDoor(self.prefix, runtimes, self.modes, hooks)
         self.runs = RunsDoor(runtimes)
         self.judged = JudgedDoor(runtimes)
+        self.near = NearDoor(runtimes)
         self.store = StoreDoor(runtimes, self.prefix)
         self.tags = TagsDoor(runtimes)
         self._runtimes = runtimes

@@ -17,7 +17,7 @@ from stampede_guard.core.entry import Reading
 from stampede_guard.engine.engine import NOTHING
 from stampede_guard.engine.plan import Plan
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
-from stampede_guard.events import Hit, Stale
+from stampede_guard.events import Hit, Source, Stale
 from stampede_guard.http.fetch import Fetch
 from stampede_guard.http.groups import Groups
 from stampede_guard.http.judging import is_anybodys, lifetimes
@@ -84,7 +84,6 @@ class Cache:
             # HTTP itself decides when a stale response is served, and each request decides for itself.
             soft_timeout=0.0,
             early_beta=0.0,
-            l1_ttl=0.0,
         )
         self.plan = Plan(title="http", policy=policy, codec=HttpCodec(), share_uncached=False)
         self.plan.policy_for = self._policy_for
@@ -139,6 +138,27 @@ class Cache:
         situation = stored.situation(stored.age + old.age)
         return Lookup(key, replaces=True) if verdict(situation, request.asking) == "validate" else None
 
+    def near(self, request: CacheRequest) -> Lookup | None:
+        """The copy of a response in this process (`l1_ttl`), if it is fresh for this request. Sends no command."""
+        if request.asked is not None:
+            return None
+        key, prefix = self.key_of(request), self.engine.prefix
+        kept = self.engine.near.find(prefix + key)
+        if kept is not None and kept[0].vary and not kept[0].is_for(request.fields):
+            # Reachable by the copy of the base entry only: see `variant_name`.
+            wanted = nominated(request.fields, kept[0].vary)
+            key = variant_name(key, kept[0].nonce, wanted, variants=self.settings.variants)
+            kept = self.engine.near.find(prefix + key)
+        if kept is None:
+            return None
+        stored: StoredResponse = kept[0]
+        age = stored.age + kept[1]
+        if not stored.serves_all(age) or not stored.is_for(request.fields) or not request.may_have(stored):
+            return None
+        if stored.vary:
+            self.usage.add((key, stored.nominated))
+        return None if stored.part else Lookup(key, stored, None, age)
+
     async def look_up(self, request: CacheRequest) -> Lookup:
         """One round trip; two for a variant that is not the one in the base entry."""
         key = self.key_of(request)
@@ -168,7 +188,9 @@ class Cache:
 
     async def _found(self, key: str) -> Lookup:
         versions = self.groups.ask(key) if self.groups.are_used else None
-        reading, stored = await self.judged.read(self.plan, self.engine.prefix + key)
+        name = self.engine.prefix + key
+        asked = self.engine.near.ask(self.plan, name) if self.plan.l1 else None
+        reading, stored = await self.judged.read(self.plan, name)
         if reading is None or stored is NOTHING:
             return Lookup(key, reading=reading)
         if isinstance(stored, Refusal):
@@ -177,6 +199,9 @@ class Cache:
             return Lookup(key, reading=reading, refused=refused)
         if stored.tags and not await self.groups.hold(key, stored, versions):
             return Lookup(key, reading=reading)
+        if asked is not None and not stored.tags:
+            # The versions of tags are compared with the store at each read.
+            self.engine.near.keep(self.plan, name, reading, asked)
         return Lookup(key, stored, reading, stored.age + _resident(reading, stored))
 
     def resident(self, key: str, stored: StoredResponse) -> float:
@@ -218,7 +243,8 @@ class Cache:
     def tell(self, found: Lookup, *, fresh: bool) -> None:
         hooks = self.engine.hooks
         if hooks.any:
-            hooks.tell((Hit if fresh else Stale)(self.plan.title, self.engine.prefix + found.key, "store"))
+            source: Source = "l1" if found.reading is None else "store"
+            hooks.tell((Hit if fresh else Stale)(self.plan.title, self.engine.prefix + found.key, source))
 
     # --- flights -------------------------------------------------------------------------------
 

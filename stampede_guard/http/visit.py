@@ -60,7 +60,9 @@ class Visit:
             if bypassed:
                 found = Lookup(cache.key_of(request))
             else:
-                found = (cache.joined(request) if not number else None) or await cache.look_up(request)
+                known = cache.near(request) if cache.plan.l1 and not number else None
+                known = known or (cache.joined(request) if not number else None)
+                found = known or await cache.look_up(request)
             stored = found.stored
             if stored is not None and stored.guessed and not request.may_have(stored):
                 why, detail = "bypass", "nothing to go by"

@@ -4,5 +4,6 @@
 `modes`   the mode of a call
 `runs`    computations that are not simply awaited: in threads, in batches, in mode `shadow`
 `judged`  for a face that judges freshness itself
+`near`    its copies in the process
 `store`   what is known of the store
 """
