@@ -29,7 +29,7 @@ def cache_module(module: Module, name: str) -> str:
 
 def seen_in(module: Module, qualified: str, methods: dict[str, Literal["read", "write"]]) -> Seen:
     """What the imported function does to a cache, as far as its file shows."""
-    place = _place(module.path, qualified.rpartition(".")[0])
+    place = place_of(module.path, qualified.rpartition(".")[0])
     if place is None:
         return "unknown"
     followed: set[str] = module.memo.setdefault("followed", set())
@@ -37,7 +37,7 @@ def seen_in(module: Module, qualified: str, methods: dict[str, Literal["read", "
     return _roles(place, os.stat(place).st_mtime_ns, tuple(methods.items())).get(last(qualified), "unknown")
 
 
-def _place(of: str, dotted: str) -> str | None:
+def place_of(of: str, dotted: str) -> str | None:
     """The file of a module that a file imports. Two dots and more go up."""
     bare = dotted.lstrip(".")
     folder = os.path.dirname(os.path.abspath(of))
@@ -46,9 +46,9 @@ def _place(of: str, dotted: str) -> str | None:
         folder = os.path.dirname(folder)
     inner = bare.replace(".", os.sep)
     for _ in range(1 if levels else _LEVELS):
-        for candidate in (f"{inner}.py", os.path.join(inner, "__init__.py")):
+        for candidate in (f"{inner}.py", os.path.join(inner, "__init__.py")) if bare else ("__init__.py",):
             found = os.path.join(folder, candidate)
-            if bare and os.path.isfile(found):
+            if dotted and os.path.isfile(found):
                 return found
         above = os.path.dirname(folder)
         if above == folder:
@@ -62,16 +62,21 @@ def _roles(
     place: str, _changed: int, methods: tuple[tuple[str, Literal["read", "write"]], ...]
 ) -> dict[str, Seen]:
     """What each function of a file does: it reads, it writes, or neither."""
-    try:
-        with open(place, "rb") as file:
-            data = file.read(_LARGEST + 1)
-        if len(data) > _LARGEST:
-            return {}
-        module = build(place, data.decode("utf-8"))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+    module = built(place)
+    if module is None:
         return {}
     table = dict(methods)
     return {function.name: _role(function, table) for function in module.functions if function.cls is None}
+
+
+def built(place: str) -> Module | None:
+    """A followed file, or None if it cannot be read or parsed, or is too large."""
+    try:
+        with open(place, "rb") as file:
+            data = file.read(_LARGEST + 1)
+        return None if len(data) > _LARGEST else build(place, data.decode("utf-8"))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _role(function: Function, methods: dict[str, Literal["read", "write"]]) -> Seen:

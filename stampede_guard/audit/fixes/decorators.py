@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from stampede_guard.audit.caching.reexported import is_reexported
 from stampede_guard.audit.fixes import naming
 from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, seconds
 from stampede_guard.audit.fixes.signature import judge, may_be_none
@@ -56,6 +57,7 @@ def fastapi_cache(module: Module, hit: Violation) -> FixPlan | None:
 
 def aiocache(module: Module, hit: Violation) -> FixPlan | None:
     decoration = _decoration(module, hit)
+    _refuse_reexported(module, decoration)
     if decoration is None or decoration.call is None or decoration.tail == "multi_cached":
         return None
     place = 1 if decoration.tail == "cached_stampede" else 0
@@ -91,6 +93,7 @@ def aiocache(module: Module, hit: Violation) -> FixPlan | None:
 
 def cashews(module: Module, hit: Violation) -> FixPlan | None:
     decoration = _decoration(module, hit)
+    _refuse_reexported(module, decoration)
     if decoration is None or decoration.call is None or len(decoration.call.args) > 1:
         return None
     if decoration.tail not in ("cache", "Cache") or decoration.keyword("time_condition") is not None:
@@ -106,6 +109,11 @@ def cashews(module: Module, hit: Violation) -> FixPlan | None:
         upper="`upper` is removed: use should_cache= to decide what is stored",
     )  # fmt: skip
     return _replaced(module, decoration, given)
+
+
+def _refuse_reexported(module: Module, decoration: Decoration | None) -> None:
+    if decoration is not None and is_reexported(module, decoration.call):
+        raise NoFix("the decorator comes from another file of the project, which decides how it works")
 
 
 def memo_on_coroutine(module: Module, hit: Violation) -> FixPlan | None:

@@ -6,15 +6,16 @@ import ast
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.caching.reexported import HINTS, library_decorations
 from stampede_guard.audit.fixes.decorators import aiocache
 from stampede_guard.audit.rule import Documentation, Rule, Violation
-from stampede_guard.audit.source.decorations import Decoration, decorations
+from stampede_guard.audit.source.decorations import Decoration
 from stampede_guard.audit.source.model import Module
 
 
 def check(module: Module) -> Iterator[Violation]:
-    for decoration in decorations(module):
-        if decoration.name.startswith("aiocache.") and _unlocked(decoration):
+    for decoration in library_decorations(module, "aiocache"):
+        if _unlocked(decoration):
             yield Violation(
                 node=decoration.node,
                 message=f"aiocache's {decoration.tail} has no lock: concurrent misses of "
@@ -39,7 +40,7 @@ RULE = Rule(
     summary="aiocache's `cached`, `multi_cached`: no lock (`cached_stampede(lease=...)` is fine)",
     confidence="high",
     scope="process",
-    hints=((b"aiocache",),),
+    hints=((b"aiocache", *HINTS),),
     check=check,
     fix=aiocache,
     fixes=("safe", "unsafe"),
@@ -52,7 +53,8 @@ RULE = Rule(
         instead="@locked_cache(ttl=60)\nasync def rates() -> Rates: ...",
         unless="The function is cheap. aiocache's own `cached_stampede` with a lease above 0 helps, but it "
         "does not renew its lease.",
-        sure="High: the import says which decorator it is.",
+        sure="High: the import says which decorator it is. An import from the project's own files is "
+        "followed, also to a subclass of the decorator.",
         fix="Safe: `@cached(ttl=60)` becomes `@locked_cache(ttl=60)` if parameters and result are "
         "declared as Python's own types. If None may be returned, None is not stored, as with "
         "aiocache. Unsafe with a key, key builder, namespace or a store of its own, and without a "

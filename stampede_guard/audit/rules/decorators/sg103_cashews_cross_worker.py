@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.caching.reexported import HINTS, library_decorations
 from stampede_guard.audit.finding import Confidence, Scope
 from stampede_guard.audit.fixes.decorators import cashews
 from stampede_guard.audit.rule import Documentation, Rule, Violation
-from stampede_guard.audit.source.decorations import Decoration, decorations, is_false, is_true
+from stampede_guard.audit.source.decorations import Decoration, is_false, is_true
 from stampede_guard.audit.source.model import Module
 
 _STRATEGIES = frozenset(("cache", "early", "soft", "hit", "failover", "dynamic"))
 
 
 def check(module: Module) -> Iterator[Violation]:
-    for decoration in decorations(module):
+    for decoration in library_decorations(module, "cashews"):
         if not _of_cashews(decoration) or is_true(decoration.keyword("lock")):
             continue
         confidence, scope, why = _judge(decoration)
@@ -32,11 +33,8 @@ def check(module: Module) -> Iterator[Violation]:
 def _of_cashews(decoration: Decoration) -> bool:
     if decoration.call is None:
         return False
-    if decoration.name.startswith("cashews."):
-        return decoration.tail in _STRATEGIES
-    return (decoration.owner.startswith("cashews.") and decoration.tail in _STRATEGIES) or (
-        decoration.name in ("cashews.Cache()", "cashews.cache")
-    )
+    # `cache = Cache()` is called itself; `cashews.cache` is such an object.
+    return decoration.tail in _STRATEGIES or decoration.name == "cashews.Cache()"
 
 
 def _judge(decoration: Decoration) -> tuple[Confidence, Scope, str]:
@@ -58,7 +56,7 @@ RULE = Rule(
     "`protected=False` do not coalesce at all",
     confidence="medium",
     scope="fleet",
-    hints=((b"cashews",),),
+    hints=((b"cashews", *HINTS),),
     check=check,
     fix=cashews,
     fixes=("safe", "unsafe"),
@@ -70,7 +68,7 @@ RULE = Rule(
         example='@cache(ttl="10m")\nasync def rates(): ...',
         instead='@cache(ttl="10m", lock=True)   # or @locked_cache(ttl=600)',
         unless="The program has one process.",
-        sure="Medium, high for `protected=False`.",
+        sure="Medium, high for `protected=False`. An import from the project's own files is followed.",
         fix='Safe: `@cache(ttl="5m")` becomes `@locked_cache(ttl=300)` if parameters and result are '
         "declared as Python's own types. Unsafe with a key template, condition, prefix or tags. None "
         "for `early`, `soft`, `hit` and `failover`, which are different strategies.",

@@ -1,0 +1,113 @@
+"""Decorators that reach a file through the project: `from shop import cache`, where `shop` imports it from cashews.
+
+The names are followed from file to file, as far as the project's folders show. A subclass of a library's decorator
+is that decorator, unless it has a `__call__` or `decorator` of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from stampede_guard.audit.caching.imported import built, place_of
+from stampede_guard.audit.source.decorations import Decoration, decorations
+from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.origins import origin
+from stampede_guard.audit.source.words import path
+
+# Words of a file that may decorate with such a name.
+HINTS = (
+    b"@cache(",
+    b"@cached(",
+    b"@cache.",
+    b"@multi_cached(",
+    b".cache(",
+    b".cached(",
+    b"cache as ",
+    b"cached as ",
+)
+
+_HOPS = 4  # files between the decorator and the library
+_OWN_CALL = frozenset(("__call__", "decorator", "__new__"))
+_LIBRARIES = ("aiocache", "cashews")
+
+
+def library_decorations(module: Module, library: str) -> Iterator[Decoration]:
+    """The decorators of a library: imported from it here, or through other files of the project."""
+    for decoration in decorations(module):
+        if _is_of(decoration.name, library) or _is_of(decoration.owner, library):
+            yield decoration
+        elif decoration.call is not None and _is_of(found := _followed(module, decoration.call), library):
+            yield replace(decoration, name=found, owner=found.rpartition(".")[0])
+
+
+def is_reexported(module: Module, call: ast.Call | None) -> bool:
+    """Whether the decorator comes from another file of the project, which may have set it up."""
+    return call is not None and bool(_followed(module, call))
+
+
+def _is_of(name: str, library: str) -> bool:
+    return name.startswith(f"{library}.")
+
+
+def _followed(module: Module, call: ast.Call) -> str:
+    known: dict[ast.Call, str] = module.memo.setdefault("reexported", {})
+    if call not in known:
+        known[call] = _follow(module, path(call.func))
+    return known[call]
+
+
+def _follow(module: Module, written: str) -> str:
+    root, _, attributes = written.partition(".")
+    name = module.imports.get(root, "")
+    if not name or name.lstrip(".").partition(".")[0] in (*_LIBRARIES, *sys.stdlib_module_names):
+        return ""
+    name, file = f"{name}.{attributes}" if attributes else name, module.path
+    followed: set[str] = module.memo.setdefault("followed", set())
+    for _ in range(_HOPS):
+        name, file = _step(name, file, followed)
+        if name.partition(".")[0] in _LIBRARIES:
+            return name
+        if not name:
+            return ""
+    return ""
+
+
+def _step(name: str, file: str, followed: set[str]) -> tuple[str, str]:
+    """What a qualified name is in the file that defines it, and that file. Both are empty if it is not found."""
+    owner, rest = name, ""
+    for _ in range(2):  # `shop.cache`, and `shop.cache.early`
+        owner, _dot, last = owner.rpartition(".")
+        place = place_of(file, owner)
+        if place is not None:
+            followed.add(place)
+            known = _exports(place, os.stat(place).st_mtime_ns).get(last, "")
+            return (f"{known}{rest}", place) if known else ("", "")
+        rest = f".{last}{rest}"
+    return "", ""
+
+
+@lru_cache(maxsize=256)
+def _exports(place: str, _changed: int) -> dict[str, str]:
+    """Where the names of a file come from: an import, a constructor, or the base of a class."""
+    module = built(place)
+    if module is None:
+        return {}
+    found = dict(module.imports)
+    for name, value in module.values.items():
+        found[name] = origin(module, value, None)
+    for cls in module.classes:
+        found[cls.name] = _inherited(module, cls)
+    for function in module.functions:
+        if function.cls is None and function.outer is None:
+            found[function.name] = ""
+    return found
+
+
+def _inherited(module: Module, cls: ast.ClassDef) -> str:
+    own = {node.name for node in cls.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return "" if own & _OWN_CALL or len(cls.bases) != 1 else module.resolve(cls.bases[0])

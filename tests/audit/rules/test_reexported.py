@@ -1,0 +1,88 @@
+"""A cache decorator is found behind the project's own imports, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stampede_guard.audit import audit
+from stampede_guard.audit.finding import Finding
+
+SETUP = "from cashews import cache\ncache.setup('mem://')\n"
+SUBCLASS = (
+    "from aiocache.decorators import cached as _theirs\n"
+    "class cached(_theirs):\n    def __init__(self, ttl=60):\n        super().__init__(ttl=ttl)\n"
+)
+FUNCTION = "\n@{decorator}\nasync def rates() -> list[int]:\n    return await load()\n"
+
+
+def project(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        place = folder / f"{name.replace('__', '/')}.py"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, "utf-8")
+    return folder
+
+
+def found(place: Path) -> list[Finding]:
+    return audit([str(place)]).findings
+
+
+@pytest.mark.parametrize(
+    ("importing", "decorator"),
+    [
+        ("from shop import cache", 'cache(ttl="1h")'),
+        ("from shop import cache as kept", 'kept(ttl="1h")'),
+        ("from shop import cache", 'cache.early(ttl="1h")'),
+        ("import shop", 'shop.cache(ttl="1h")'),
+        ("from .caching import cache", 'cache(ttl="1h")'),
+        ("from shop.own import cache", 'cache(ttl="1h")'),
+    ],
+)
+def test_cashews_is_found_behind_the_project(tmp_path: Path, importing: str, decorator: str) -> None:
+    project(
+        tmp_path / "shop",
+        caching="from . import cache\n",
+        own="from cashews import Cache\ncache = Cache()\n",
+        views=importing + FUNCTION.format(decorator=decorator),
+    )
+    (tmp_path / "shop" / "__init__.py").write_text(SETUP, "utf-8")
+    assert [finding.code for finding in found(tmp_path / "shop" / "views.py")] == ["SG103"]
+
+
+def test_a_subclass_of_the_decorator_has_its_fault(tmp_path: Path) -> None:
+    views = "from shop.decorator import cached" + FUNCTION.format(decorator="cached(ttl=60)")
+    project(tmp_path / "shop", decorator=SUBCLASS, views=views)
+    (finding,) = found(tmp_path / "shop" / "views.py")
+    assert finding.code == "SG102" and finding.fix is None
+    assert "another file of the project" in finding.no_fix
+
+
+@pytest.mark.parametrize(
+    "decorator",
+    [
+        SUBCLASS + "    def __call__(self, function):\n        return locked(function)\n",
+        SUBCLASS.replace("cached as", "cached_stampede as"),
+        "from functools import cache as cached\n",
+        "def cached(ttl):\n    return locked(ttl)\n",
+        "from shop.views import cached\n",  # a circle
+    ],
+)
+def test_a_decorator_with_a_call_of_its_own_is_not_the_library_s(tmp_path: Path, decorator: str) -> None:
+    views = "from shop.decorator import cached" + FUNCTION.format(decorator="cached(ttl=60)")
+    project(tmp_path / "shop", decorator=decorator, views=views)
+    assert found(tmp_path / "shop" / "views.py") == []
+
+
+def test_a_lock_is_seen_behind_the_project(tmp_path: Path) -> None:
+    views = "from shop.setup import cache" + FUNCTION.format(decorator='cache(ttl="1h", lock=True)')
+    project(tmp_path / "shop", setup=SETUP, views=views)
+    assert found(tmp_path / "shop" / "views.py") == []
+
+
+def test_the_file_is_parsed_among_many(tmp_path: Path) -> None:
+    views = "from shop.setup import cache" + FUNCTION.format(decorator='cache(ttl="1h")')
+    project(tmp_path / "shop", setup=SETUP, views=views)
+    others = [str(tmp_path / "shop" / "setup.py")] * 150
+    assert len(audit([*others, str(tmp_path / "shop" / "views.py")], jobs=1).findings) == 1
