@@ -8,6 +8,7 @@ follows the response's own fields, and is never served what a route stored for r
 
 from __future__ import annotations
 
+import functools
 import re
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
@@ -23,6 +24,8 @@ _LONGEST = 8192
 """Bytes of a URL. A longer one is not cached, because the store would contain it as the name of its entry."""
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.v]+\])(?::[0-9]*)?")
 """RFC 9110, 7.2. A host with a slash could be read as part of the path, and share an entry with another host's."""
+_LONGEST_HOST = 255
+"""Bytes of a host whose form is remembered."""
 _PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -50,10 +53,10 @@ def target_of(scope: Scope, fields: Fields) -> Target | None:
     hosts = [value for name, value in fields if name == b"host"]
     scheme = str(scope.get("scheme") or "http").lower()
     if hosts:
-        named = hosts[0].strip(b" \t")
-        if len(hosts) > 1 or _HOST.fullmatch(named) is None:
+        named = _known_host(hosts[0]) if len(hosts[0]) <= _LONGEST_HOST else _host(hosts[0])
+        if len(hosts) > 1 or named is None:
             return None
-        host = named.decode("latin-1").lower()
+        host = named
     else:
         server = scope.get("server") or ("", None)
         host = f"{server[0]}:{server[1]}"
@@ -68,6 +71,15 @@ def target_of(scope: Scope, fields: Fields) -> Target | None:
     came = path.decode("latin-1")
     rewritten = "" if came == told or unquote(came) == told else told
     return Target(scheme, host, came, query.decode("latin-1"), rewritten)
+
+
+def _host(line: bytes) -> str | None:
+    """None: it is invalid."""
+    named = line.strip(b" \t")
+    return None if _HOST.fullmatch(named) is None else named.decode("latin-1").lower()
+
+
+_known_host = functools.lru_cache(maxsize=256)(_host)
 
 
 def _quoted(path: str) -> bytes:
