@@ -52,7 +52,13 @@ async def beside(
 
 def learn(cache: Cache, request: CacheRequest, status: int, fields: Fields, *, stored: bool) -> None:
     """From the response to a request that asked the store. `stored`: the store had something for its URL."""
-    if request.method != "GET" or not request.plain or request.asked is not None or request.forwarded_for:
+    if (
+        request.user
+        or request.method != "GET"
+        or not request.plain
+        or request.asked is not None
+        or request.forwarded_for
+    ):
         return
     scope, settings = request.scope, cache.settings
     found = outlook(status, fields, settings.targets, settings.heuristics, settings.max_body_bytes)
@@ -67,8 +73,8 @@ def learn(cache: Cache, request: CacheRequest, status: int, fields: Fields, *, s
 
 
 def _has_route(cache: Cache, scope: Scope) -> bool:
-    _, names, target = parsed(scope)
-    return target is not None and cache.routing.choose(scope, names, target).route is not None
+    fields, names, target = parsed(scope)
+    return target is not None and cache.routing.choose(scope, fields, names, target).route is not None
 
 
 def _forget(cache: Cache, scope: Scope, path: str, visitor: Visitor, response: Response) -> None:
@@ -76,7 +82,7 @@ def _forget(cache: Cache, scope: Scope, path: str, visitor: Visitor, response: R
     fields, names, target = parsed(scope)
     if target is None:
         return
-    choice = cache.routing.choose(scope, names, target)
+    choice = cache.routing.choose(scope, fields, names, target)
     request = CacheRequest.of(scope, choice, fields, names, target)
     if lift(cache, request, response):
         cache.uncacheable.forget(visitor, path, template_of(scope, path))

@@ -25,7 +25,7 @@ from stampede_guard.http.requests.addresses import prefix_of
 from stampede_guard.http.requests.choosing import RouteChoice, Routing
 from stampede_guard.http.requests.entries import Target, base_name, target_of_url, variant_name
 from stampede_guard.http.requests.exchange import App, Exchange, Receive, as_fields
-from stampede_guard.http.requests.origin import tags_of_queries
+from stampede_guard.http.requests.origin import tags_of_urls
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.requester import Requester
 from stampede_guard.http.requests.routes import Scope
@@ -184,6 +184,7 @@ class Cache:
             route=request.route,
             part=request.part,
             forwarded=request.forwarded_for,
+            user=request.user,
         )
 
     async def _found(self, key: str) -> Lookup:
@@ -311,7 +312,8 @@ class Cache:
                     keys[base_name(self.prefix, target, route=route, part=choice.part, forwarded=part)] = None
         for key in keys:
             self.marks.drop(key)
-        tags = tags_of_queries(targets, fields if scope is None else as_fields(scope["headers"]))
+        told = fields if scope is None else as_fields(scope["headers"])
+        tags = tags_of_urls(targets, told, self.settings.routes)
         await self.finish(
             asyncio.gather(*map(self.invalidate_key, keys), self._reported(self.groups.invalidate(tags)))
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from stampede_guard.http.answer import marked
 from stampede_guard.http.cache import Cache, targets_of
 from stampede_guard.http.judging import judge, with_body
@@ -68,6 +70,8 @@ def lift(cache: Cache, request: CacheRequest, response: Response) -> bool:
 async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, cache: Cache) -> None:
     """RFC 9111, 4.4: responses that the request may have changed are dropped before its client gets the answer."""
     status = CacheStatus(forwarded="method", detail=request.passed)
+    # Its response may be stored for the GETs of all users.
+    request = replace(request, user="")
     kept: list[StoredResponse] = []
     body: list[bytes] = []
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stampede_guard.engine.engine import BLANK, WINDOW, Engine, Versions, VersionsAsked
 from stampede_guard.errors import StoreError
 from stampede_guard.http.judging import lifetimes
-from stampede_guard.http.requests.origin import tag_of_query
+from stampede_guard.http.requests.origin import tag_of_url
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.stored import StoredResponse
 
@@ -85,8 +85,8 @@ class Groups:
         if bypassed:
             return VersionsBefore(moment)
         tags = self._known.get(key, ()) if old is None or not old.tags else old.tags
-        if request.method == "QUERY":
-            tags = tuple({*tags, tag_of_query(request.target, request.fields)})
+        if request.user or request.method == "QUERY":
+            tags = tuple({*tags, tag_of_url(request.target, request.fields, request.route)})
         if not self.are_used and not tags and self._window is not None:
             return VersionsBefore(moment, self._window)
         try:

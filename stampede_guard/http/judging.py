@@ -9,7 +9,7 @@ import secrets
 
 from msgspec.structs import replace
 
-from stampede_guard.http.requests.origin import tag_of_query, tags_of_groups
+from stampede_guard.http.requests.origin import tag_of_url, tags_of_groups
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.requester import is_safe_listed
 from stampede_guard.http.requests.settings import Settings
@@ -18,7 +18,7 @@ from stampede_guard.http.spec.directives import MOST_SECONDS, Directives, effect
 from stampede_guard.http.spec.fields import first, has, is_of_one_requester, lines, token, without
 from stampede_guard.http.spec.freshness import Lifetime, corrected_initial_age, lifetime
 from stampede_guard.http.spec.groups import groups_of
-from stampede_guard.http.spec.message import Fields, Response
+from stampede_guard.http.spec.message import Fields, Request, Response
 from stampede_guard.http.spec.ranges import content_range
 from stampede_guard.http.spec.reuse import may_serve_on_error
 from stampede_guard.http.spec.storing import (
@@ -84,7 +84,7 @@ def judge(
     if stripped is None:
         return "set-cookie"
     response = stripped
-    refusal = may_store(replace(request.request, method=method), response, directives, life)
+    refusal = may_store(_as_asked(request, method), response, directives, life)
     refusal = refusal or _stricter(request, response, settings, directives, life)
     if refusal is not None:
         return refusal
@@ -122,11 +122,27 @@ def judge(
     )
 
 
+def _as_asked(request: CacheRequest, method: str) -> Request:
+    """RFC 9111, 3.5, concerns shared entries. The credentials of a known user are in the user's key."""
+    fields = without(request.asking, (b"authorization",)) if request.user else request.asking
+    return Request(method, request.target.url, fields)
+
+
+def _for_user(directives: Directives) -> Directives:
+    """RFC 9111, 5.2.2.7: `private` without a list of fields allows entries for one user."""
+    if b"private" not in directives or directives.names(b"private"):
+        return directives
+    left = {name: value for name, value in directives.values.items() if name != b"private"}
+    return Directives(left, targeted=directives.targeted)
+
+
 def _told(
     request: CacheRequest, response: Response, settings: Settings, received_at: float
 ) -> tuple[Directives, Lifetime] | Refusal:
     """What the response's own fields state, or its route if they state nothing."""
     own = effective(response.fields, settings.targets)
+    if request.user:
+        own = _for_user(own)
     route = request.route
     says = own.targeted or has(response.fields, b"expires") or not _SAYS_SOMETHING.isdisjoint(own.values)
     if route is None or says:
@@ -210,7 +226,9 @@ def _is_declared(directives: Directives, life: Lifetime) -> bool:
 
 def _tags(request: CacheRequest, groups: tuple[str, ...]) -> tuple[str, ...]:
     found = tags_of_groups(groups, request.target, request.fields) if groups else ()
-    return (*found, tag_of_query(request.target, request.fields)) if request.method == "QUERY" else found
+    if request.user or request.method == "QUERY":
+        return (*found, tag_of_url(request.target, request.fields, request.route))
+    return found
 
 
 def _names_varied(request: CacheRequest, response: Response) -> tuple[bytes, ...] | None:
@@ -236,7 +254,9 @@ def _varies_unsaid(response: Response) -> set[bytes]:
 
 
 def names_somebody(request: CacheRequest, settings: Settings) -> bool:
-    """Whether the request identifies its user."""
+    """Whether the request identifies its user, and its response might be stored for others."""
+    if request.user:
+        return False
     return bool(settings.credentials({name for name, _ in request.fields}, request.route))
 
 

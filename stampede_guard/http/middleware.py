@@ -70,9 +70,11 @@ class StampedeMiddleware:
     `public` or `s-maxage`; None = all fields with the usual names of tokens and identities. `heuristics`: guess
     lifetimes from Last-Modified, for requests without special fields. `set_cookie`: responses with Set-Cookie are
     not stored ("refuse"), stored without it ("strip"), or with it ("store"). `client_directives`: a client's
-    no-cache and no-store are obeyed ("obey") or not ("ignore"). `stream_timeout`: requests do not wait for a
-    response without a length longer than these seconds after its first line. `cache_status=False` omits
-    Cache-Status. `x_cache` adds X-Cache: HIT or MISS, `expose_key` the entry's name to Cache-Status, `add_etag` an
+    no-cache and no-store are obeyed ("obey") or not ("ignore"). `private_to`: who the user of a request is, as
+    for a `CacheRoute`, on all paths whose route does not say it, so each user gets own entries there.
+    `stream_timeout`: requests do not wait for a response without a length longer than these seconds after
+    its first line. `cache_status=False` omits Cache-Status. `x_cache` adds X-Cache: HIT or MISS,
+    `expose_key` the entry's name to Cache-Status, `add_etag` an
     ETag to stored responses without one. `strip_groups`: responses are sent without Surrogate-Key and
     Cache-Tag, as CDNs do.
 
@@ -117,18 +119,21 @@ class StampedeMiddleware:
         cache = self._cache or self.cache
         mode = cache.engine.modes.of(cache.plan)
         method = scope["method"]
-        if mode == "on" and not cache.uncacheable.is_empty and method in ("GET", "HEAD"):
-            visitor = visitor_of(scope)
-            known = "no" if visitor is None else cache.uncacheable.knows(visitor, scope["path"])
-            if visitor is not None and known != "no":
-                await beside(self._app, scope, receive, send, cache, visitor, worn=known == "worn")
-                return
+        remembers = mode == "on" and not cache.uncacheable.is_empty and method in ("GET", "HEAD")
+        if remembers and not cache.routing.has_users and await self._beside(scope, receive, send, cache):
+            return
         fields, names, target = parsed(scope)
         served = mode in ("on", "bypass")
         if target is None or (not served and is_safe(method)):
             await self._app(scope, receive, send)
             return
-        choice = cache.routing.choose(scope, names, target) if self.settings.routes else _NO_ROUTE
+        choice = _NO_ROUTE
+        if self.settings.routes or cache.routing.has_users:
+            choice = cache.routing.choose(scope, fields, names, target)
+            if remembers and cache.routing.has_users and choice.user == "":
+                # What is remembered of a URL concerns those without private entries.
+                if await self._beside(scope, receive, send, cache):
+                    return
         obey = self.settings.client_directives == "obey"
         route, request = choice.route, CacheRequest.of(scope, choice, fields, names, target, obey=obey)
         if not served:
@@ -140,6 +145,10 @@ class StampedeMiddleware:
             await posted(self._app, request, receive, send, cache, bypassed=mode == "bypass")
         elif not is_safe(method):
             await unsafe(self._app, request, receive, send, cache)
+        elif choice.user is None:
+            await direct(
+                self._app, request, receive, send, CacheStatus(forwarded="bypass", detail="user"), cache
+            )
         elif method == "QUERY":
             await queried(self._app, request, receive, send, cache, bypassed=mode == "bypass")
         elif method not in ("GET", "HEAD"):
@@ -154,6 +163,15 @@ class StampedeMiddleware:
             else:
                 visit = Visit(cache, request, self._app, incoming, send)
                 await visit.answer(bypassed=mode == "bypass")
+
+    async def _beside(self, scope: Scope, receive: Receive, send: Send, cache: Cache) -> bool:
+        """Whether the request went past the cache, because of what is remembered of its URL."""
+        visitor = visitor_of(scope)
+        known = "no" if visitor is None else cache.uncacheable.knows(visitor, scope["path"])
+        if visitor is None or known == "no":
+            return False
+        await beside(self._app, scope, receive, send, cache, visitor, worn=known == "worn")
+        return True
 
     @takes_options("StampedeMiddleware.purge")
     async def purge(

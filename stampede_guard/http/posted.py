@@ -60,8 +60,9 @@ def _asked(request: CacheRequest, body: bytes, cache: Cache) -> CacheRequest:
     own = digest(question(request.method, request.fields, body, json_bodies=cache.settings.json_bodies))
     if request.route is None:
         return replace(request, body=body, part=own)
-    route, part, passed = cache.routing.by_key(request.route, {**request.scope, "body": body})
-    return replace(request, body=body, route=route, passed=passed, part=f"{own} {part}" if route else own)
+    found = cache.routing.by_key(request.route, {**request.scope, "body": body})
+    part = f"{own} {found.part}" if found.route else own
+    return replace(request, body=body, route=found.route, passed=found.passed, part=part)
 
 
 async def _read(

@@ -14,7 +14,9 @@ __all__ = ["VERSION", "Addresses", "prefix_of", "url_of"]
 VERSION = "http3"
 """Begins the names of all entries of this cache. A change of what they contain changes it."""
 _LONGEST = 8192
-_KINDS = re.compile(r"(?P<forwarded>f:[0-9a-f]+:)?(?:q:[0-9a-f]+:|(?P<route>r:(?:[0-9a-f]+:)?))?")
+_KINDS = re.compile(
+    r"(?P<forwarded>f:[0-9a-f]+:)?(?:u:[0-9a-f]+:)?(?:q:[0-9a-f]+:|(?P<route>r:(?:[0-9a-f]+:)?))?"
+)
 _URL = re.compile(r"(?P<scheme>https?)://(?P<host>[^/?#]+)(?P<rest>[/?].*|)", re.IGNORECASE | re.DOTALL)
 _VARIANT = re.compile(r"#[0-9a-f]*\.[0-9]+\Z")
 _PORTS = (":80", ":443")

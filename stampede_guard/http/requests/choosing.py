@@ -10,6 +10,8 @@ from typing import NamedTuple
 from stampede_guard.http.requests.entries import Target
 from stampede_guard.http.requests.routes import CacheRoute, Scope
 from stampede_guard.http.requests.settings import Settings
+from stampede_guard.http.spec.message import Fields
+from stampede_guard.http.users.naming import user_digest
 
 __all__ = ["RouteChoice", "Routing"]
 
@@ -18,12 +20,14 @@ log = logging.getLogger("stampede_guard")
 
 class RouteChoice(NamedTuple):
     """`part` is the text that the route's key function adds to the key. `passed`: why the matching route does not
-    apply to this request; None if no route matched or it applies.
+    apply to this request; None if no route matched or it applies. `user`: a digest of the one whose private entries
+    are asked; empty = those of all; None = it is unclear who it is, so nothing is stored or served.
     """
 
     route: CacheRoute | None = None
     part: str = ""
     passed: str | None = None
+    user: str | None = ""
 
 
 class Routing:
@@ -32,19 +36,35 @@ class Routing:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._told: set[tuple[int, type]] = set()
+        self.has_users = settings.private_to is not None or any(route.private_to for route in settings.routes)
 
-    def choose(self, scope: Scope, names: AbstractSet[bytes], target: Target) -> RouteChoice:
+    def choose(self, scope: Scope, fields: Fields, names: AbstractSet[bytes], target: Target) -> RouteChoice:
         """The first route that matches, unless it does not apply to a request with fields of these names. A POST and a
         QUERY are checked when their body is known.
         """
         path = target.path.encode("latin-1")
         for route in self._settings.routes:
             if scope["method"] in route.methods and route.matches(path):
-                if self._settings.credentials(names, route):
+                user = self._user(route, scope, fields) if self.has_users else ""
+                if user is None:
+                    return RouteChoice(passed="user", user=None)
+                if not user and self._settings.credentials(names, route):
                     return RouteChoice(passed="credentials")
                 has_body = scope["method"] in ("POST", "QUERY")
-                return RouteChoice(route) if has_body else self.by_key(route, scope)
-        return RouteChoice()
+                choice = RouteChoice(route) if has_body else self.by_key(route, scope)
+                return choice._replace(user=user) if user else choice
+        user = self._user(None, scope, fields) if self.has_users else ""
+        return RouteChoice(passed="user" if user is None else None, user=user)
+
+    def _user(self, route: CacheRoute | None, scope: Scope, fields: Fields) -> str | None:
+        naming = self._settings.naming(route)
+        if naming is None:
+            return ""
+        try:
+            return user_digest(naming, scope, fields)
+        except Exception as error:
+            self._tell(route, error, "private_to")
+            return None
 
     def by_key(self, route: CacheRoute, scope: Scope) -> RouteChoice:
         """Decided by the route's key function. If it fails, only caching is lost for this request: it goes to the
@@ -61,17 +81,18 @@ class Routing:
                     part.close()
                 raise TypeError(f"it returned a {type(part).__name__}, and not a text or None")
         except Exception as error:
-            self._tell(route, error)
+            self._tell(route, error, "the key function")
             return RouteChoice(passed="key failed")
         return RouteChoice(passed="key") if part is None else RouteChoice(route, str(part))
 
-    def _tell(self, route: CacheRoute, error: Exception) -> None:
+    def _tell(self, route: CacheRoute | None, error: Exception, what: str) -> None:
         first = (id(route), type(error)) not in self._told
         self._told.add((id(route), type(error)))
         log.log(
             logging.ERROR if first else logging.DEBUG,
-            "the key function of CacheRoute(%r) failed, and its request went past the route: %r",
-            route.pattern,
+            "%s of %s failed, and its request went past it: %r",
+            what,
+            "the middleware" if route is None else f"CacheRoute({route.pattern!r})",
             error,
             exc_info=error if first else None,
         )

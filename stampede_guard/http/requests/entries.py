@@ -18,7 +18,7 @@ from stampede_guard.http.requests.routes import CacheRoute, Scope
 from stampede_guard.http.spec.message import Fields
 from stampede_guard.values.parts.parts import digest, escape
 
-__all__ = ["Target", "base_name", "target_of", "target_of_url", "variant_name"]
+__all__ = ["Target", "base_name", "target_of", "selected", "target_of_url", "variant_name"]
 
 _LONGEST = 8192
 """Bytes of a URL. A longer one is not cached, because the store would contain it as the name of its entry."""
@@ -97,23 +97,34 @@ def target_of_url(url: str) -> Target | None:
 
 
 def base_name(
-    prefix: str, target: Target, *, route: CacheRoute | None = None, part: str = "", forwarded: str = ""
+    prefix: str,
+    target: Target,
+    *,
+    route: CacheRoute | None = None,
+    part: str = "",
+    forwarded: str = "",
+    user: str = "",
 ) -> str:
     """`prefix` is the guard's and the middleware's. `part` is the result of a route's own key function, and the digest
-    of a body. `forwarded` is the URL that a proxy was asked for, from the request's fields. The URL is included
-    completely, so that an operator can match it.
+    of a body. `forwarded` is the URL that a proxy was asked for, from the request's fields. `user`: the digest of the
+    one whom the entry belongs to. The URL is included completely, so that an operator can match it.
     """
-    query = target.query if route is None else _selected(target.query, route)
+    query = target.query if route is None else selected(target.query, route)
     text = escape(f"{target.scheme}://{target.host}{target.path}") + "?" + (escape(query) if query else "")
     own = f"{digest(part)}:" if part else ""
     kind = f"q:{own}" if route is None and part else "" if route is None else f"r:{own}"
+    if user:
+        kind = f"u:{user}:{kind}"
     if forwarded:
         kind = f"f:{digest(forwarded)}:{kind}"
     return f"{prefix}{kind}{text}"
 
 
-def _selected(query: str, route: CacheRoute) -> str:
-    """Sorted stably: the order of two parameters with the same name may have a meaning."""
+def selected(query: str, route: CacheRoute) -> str:
+    """The part of the query that counts on a route.
+
+    Sorted stably: the order of two parameters with the same name may have a meaning.
+    """
     if route.query == "verbatim" or not query:
         return query
     if route.query == "ignore":

@@ -6,17 +6,18 @@ from collections.abc import Iterable
 
 from stampede_guard.engine.engine import EVERYWHERE, OF_ORIGIN
 from stampede_guard.engine.tags.templates import tag_key
-from stampede_guard.http.requests.entries import Target
+from stampede_guard.http.requests.entries import Target, selected
 from stampede_guard.http.requests.requester import told_places
+from stampede_guard.http.requests.routes import CacheRoute
 from stampede_guard.http.spec.message import Fields
 
 __all__ = [
     "origin_of",
     "tag_of_group",
-    "tag_of_query",
+    "tag_of_url",
     "tags_invalidated",
     "tags_of_groups",
-    "tags_of_queries",
+    "tags_of_urls",
 ]
 
 _OF_AN_ORIGIN = (b"host", b"proto", b"port", b"scheme", b"server", b"forwarded")
@@ -55,11 +56,22 @@ def tags_invalidated(groups: Iterable[str], target: Target, fields: Fields) -> t
     return tuple(tag_key(tag_of_group(group, origin)) for group in groups for origin in origins)
 
 
-def tag_of_query(target: Target, fields: Fields) -> str:
-    """The tag of all that QUERY requests of one URL have stored, whatever their bodies."""
-    return tag_key(f"query:{origin_of(target, fields)} {target.path}?{target.query}")
+def tag_of_url(target: Target, fields: Fields, route: CacheRoute | None = None) -> str:
+    """The tag of all that QUERY requests of one URL have stored, whatever their bodies, and of all its private entries,
+    whoever their users are. `route`: on which they were stored.
+    """
+    query = target.query if route is None else selected(target.query, route)
+    return tag_key(f"query:{origin_of(target, fields)} {target.path}?{query}")
 
 
-def tags_of_queries(targets: Iterable[Target], fields: Fields) -> tuple[str, ...]:
+def tags_of_urls(
+    targets: Iterable[Target], fields: Fields, routes: Iterable[CacheRoute] = ()
+) -> tuple[str, ...]:
     """Of the URLs that an unsafe request has changed. As for groups, its fields of proxies cannot hide them."""
-    return tuple(dict.fromkeys(tag_of_query(target, told) for target in targets for told in (fields, ())))
+    found: dict[str, None] = {}
+    for target in targets:
+        path = target.path.encode("latin-1")
+        for route in (None, *(route for route in routes if route.matches(path))):
+            for told in (fields, ()):
+                found[tag_of_url(target, told, route)] = None
+    return tuple(found)

@@ -50,7 +50,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
     client's caching directives; None = none, or they are ignored here. `asking`: the fields, without ignored ones.
     `forwarded_for`: the URL that a proxy was asked for, from its fields. `overridden`: it may be meant as a
     request with another method. `body`: of a QUERY, and of a POST that a route answers from the store; None for
-    all others.
+    all others. `user`: whose private entries it asks; empty = those of all.
     """
 
     scope: Scope
@@ -69,6 +69,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
     overridden: bool = False
     asking: Fields = ()
     body: bytes | None = None
+    user: str = ""
 
     @classmethod
     def of(
@@ -106,7 +107,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
             fields,
             target,
             context,
-            *choice,
+            *choice[:3],
             plain,
             wanted,
             asked,
@@ -115,6 +116,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
             + ("" if ordinary else forwarded_part(names, fields, scheme=target.scheme, host=target.host)),
             not ordinary and overrides_method(names),
             asking,
+            user=choice.user or "",
         )
 
     @property

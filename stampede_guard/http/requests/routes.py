@@ -14,6 +14,7 @@ from stampede_guard.http.requests.paths import compiled, is_ambiguous, wrong_pat
 from stampede_guard.http.spec.directives import Directives
 from stampede_guard.http.spec.fields import token
 from stampede_guard.http.spec.storing import NEVER_STORED
+from stampede_guard.http.users.naming import PrivateTo, header_of, wrong_naming
 from stampede_guard.options import options_of
 
 __all__ = ["CacheRoute", "Scope"]
@@ -41,7 +42,9 @@ class CacheRoute:
     in `scope["body"]`. Such a POST invalidates nothing, and only time invalidates what it stored. Only responses
     of status 200, 203, 204, 300, 301 and 308 are stored, and those of `statuses`, such as (404, 410).
     `client_directives`: a client's `no-cache`, `no-store` and the like are obeyed here ("obey") or not ("ignore");
-    None = as the middleware.
+    None = as the middleware. `private_to` names the user: "header:X-User-Id", "cookie:session" or a function
+    of the ASGI scope. Then a user's responses are stored for that user only, also with `private` (RFC 9111, 5.2.2.7)
+    and for requests with credentials. It must name what the application itself trusts.
 
     Raises `Misuse` for an invalid pattern or combination.
     """
@@ -56,6 +59,7 @@ class CacheRoute:
     query: Literal["sorted", "verbatim", "ignore"] | tuple[str, ...] = "sorted"
     statuses: tuple[int, ...] = ()
     client_directives: ClientDirectives | None = None
+    private_to: PrivateTo | None = None
     _match: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
     names: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
     """`vary`, as bytes in lower case."""
@@ -75,6 +79,7 @@ class CacheRoute:
             query: Literal["sorted", "verbatim", "ignore"] | tuple[str, ...] = "sorted",
             statuses: tuple[int, ...] = (),
             client_directives: ClientDirectives | None = None,
+            private_to: PrivateTo | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -112,6 +117,10 @@ class CacheRoute:
             )
         if key is not None and (not callable(key) or inspect.iscoroutinefunction(key)):
             raise self._wrong("key", "it must be a plain function of the ASGI scope that returns a text")
+        if (rule := wrong_naming(self.private_to)) is not None:
+            raise self._wrong("private_to", rule)
+        if self.cookies == "ignore" and header_of(self.private_to) == b"cookie":
+            raise self._wrong("private_to", 'cookies="ignore" says the opposite')
         if self.client_directives not in (None, "obey", "ignore"):
             raise self._wrong("client_directives", 'it must be "obey", "ignore" or None')
         if not isinstance(statuses, tuple) or not all(

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from stampede_guard.durations import Duration, advice, seconds
@@ -15,6 +15,7 @@ from stampede_guard.http.requests.paths import wrong_pattern
 from stampede_guard.http.requests.requester import ALWAYS, SAFE, is_credential, names_a_user
 from stampede_guard.http.requests.routes import CacheRoute, ClientDirectives
 from stampede_guard.http.spec.fields import token
+from stampede_guard.http.users.naming import PrivateTo, header_of, wrong_naming
 from stampede_guard.options import refuse_others
 
 __all__ = ["MiddlewareOptions", "Settings"]
@@ -46,6 +47,7 @@ class MiddlewareOptions(TypedDict, total=False):
     heuristics: bool
     set_cookie: SetCookie
     client_directives: ClientDirectives
+    private_to: PrivateTo | None
     stream_timeout: Duration
     clock: Callable[[], float]
 
@@ -74,8 +76,11 @@ class Settings:
     heuristics: bool = False
     set_cookie: SetCookie = "refuse"
     client_directives: ClientDirectives = "obey"
+    private_to: PrivateTo | None = None
     stream_timeout: float = 2.0
     clock: Callable[[], float] = time.time
+    user_headers: frozenset[bytes] = field(init=False, repr=False, default=frozenset())
+    """Fields that name a user somewhere. They are credentials everywhere."""
 
     @classmethod
     def of(cls, given: MiddlewareOptions) -> Settings:
@@ -115,19 +120,23 @@ class Settings:
             raise Misuse(
                 f"name={self.name!r}: Cache-Status takes a token of 1 to 64 characters, such as 'edge'"
             )
-        for field, least in (("max_body_bytes", 1), ("max_request_bytes", 0), ("variants", 1)):
-            value = getattr(self, field)
+        for option, least in (("max_body_bytes", 1), ("max_request_bytes", 0), ("variants", 1)):
+            value = getattr(self, option)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise Misuse(f"{field}={value!r}: it must be a whole number of at least {least}")
-        for field in ("heuristics", "cache_status"):
-            if not isinstance(given := getattr(self, field), bool):
-                raise Misuse(f"{field}={given!r}: it must be True or False")
+                raise Misuse(f"{option}={value!r}: it must be a whole number of at least {least}")
+        for option in ("heuristics", "cache_status"):
+            if not isinstance(given := getattr(self, option), bool):
+                raise Misuse(f"{option}={given!r}: it must be True or False")
         if self.set_cookie not in ("refuse", "strip", "store"):
             raise Misuse(f'set_cookie={self.set_cookie!r}: write "refuse" (the default), "strip" or "store"')
         if self.client_directives not in ("obey", "ignore"):
             raise Misuse(f'client_directives={self.client_directives!r}: write "obey" or "ignore"')
-        for field in ("keep", "stale_if_error", "stream_timeout"):
-            given = getattr(self, field)
+        if (rule := wrong_naming(self.private_to)) is not None:
+            raise Misuse(f"private_to={self.private_to!r}: {rule}")
+        of_users = (header_of(one) for one in (self.private_to, *(r.private_to for r in self.routes)))
+        object.__setattr__(self, "user_headers", frozenset(name for name in of_users if name is not None))
+        for option in ("keep", "stale_if_error", "stream_timeout"):
+            given = getattr(self, option)
             value = seconds(given)
             if (
                 isinstance(value, bool)
@@ -135,12 +144,19 @@ class Settings:
                 or not 0 <= value <= 366 * 86_400
             ):
                 rule = "it must be a number of seconds between 0 and a year"
-                raise Misuse(f"{field}={given!r}: {rule}{advice(given)}")
-            object.__setattr__(self, field, value)
+                raise Misuse(f"{option}={given!r}: {rule}{advice(given)}")
+            object.__setattr__(self, option, value)
+
+    def naming(self, route: CacheRoute | None) -> PrivateTo | None:
+        """What names the user on this route, or without one."""
+        if route is None or (route.private_to is None and route.cookies != "ignore"):
+            return self.private_to
+        return route.private_to
 
     def credentials(self, names: Set[bytes], route: CacheRoute | None = None) -> Set[bytes]:
         """The names of fields that identify the requester, without those that its route distinguishes itself."""
-        if names <= SAFE and self.credential_headers is None:
+        users = names & self.user_headers if self.user_headers else frozenset()
+        if names <= SAFE and self.credential_headers is None and not users:
             return frozenset()
         if self.credential_headers is not None:
             known = names & (ALWAYS | frozenset(self.credential_headers))
@@ -148,6 +164,7 @@ class Settings:
             usual = {name for name in names - SAFE if is_credential(name)}
             own_key = route is not None and route.key is not None
             known = usual if own_key else usual | {name for name in names - SAFE if names_a_user(name)}
+        known = known | users
         if route is not None and known:
             known = known - (set(route.names) - ALWAYS)
             if route.cookies == "ignore":

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["OPTIONS", "OWN", "Case", "Cases", "load"]
+__all__ = ["OF_OWN", "OPTIONS", "OWN", "Case", "Cases", "load"]
 
 ROOT = Path(__file__).resolve().parents[3]
 OWN = Path(__file__).with_name("own.json")
@@ -18,6 +18,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "all the RFCs allow": {"heuristics": True, "set_cookie": "store", "stale_if_error": 60},
 }
 """Of the middleware: the suite asks for everything that the RFCs allow, and the defaults store less."""
+
+
+OF_OWN: dict[str, Any] = {"private_to": "header:Test-User"}
+"""Of the middleware, beside those, for the project's own cases."""
 
 
 class Case(NamedTuple):

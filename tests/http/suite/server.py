@@ -7,7 +7,7 @@ from typing import Any
 
 from stampede_guard import StampedeGuard
 from stampede_guard.http.middleware import StampedeMiddleware
-from tests.http.suite.cases import OPTIONS, load
+from tests.http.suite.cases import OF_OWN, OPTIONS, OWN, load
 from tests.http.suite.origin import Origin
 
 WITH = "HTTP_CACHE_TESTS_OPTIONS"
@@ -16,8 +16,11 @@ WITH = "HTTP_CACHE_TESTS_OPTIONS"
 
 def make() -> Any:
     options = OPTIONS[os.environ.get(WITH, "safe defaults")]
+    cases = load()
+    if cases.path.samefile(OWN):
+        options = options | OF_OWN
     return StampedeMiddleware(
-        Origin(load().all), guard=StampedeGuard.from_url("memory://", namespace="suite"), **options
+        Origin(cases.all), guard=StampedeGuard.from_url("memory://", namespace="suite"), **options
     )
 
 

@@ -1,0 +1,1 @@
+"""The users of private entries: who asks, by what an option names."""
