@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from stampede_guard.audit.caching.accesses import Access
 from stampede_guard.audit.caching.work import calls_work
+from stampede_guard.audit.source.branches import leaves, missing
 from stampede_guard.audit.source.model import Function, Module, Tested, inside, position
 from stampede_guard.audit.source.words import names_in, path
 
@@ -184,7 +185,7 @@ class Flow:
         branch = next((node for node in self.module.up(at) if isinstance(node, ast.If)), None)
         if branch is None or not any(inside(at, statement) for statement in branch.body):
             return False
-        asked = _missing(branch.test)
+        asked = missing(branch.test)
         if asked is None or not isinstance(branch.body[-1], ast.Return | ast.Raise):
             return False
         return any(
@@ -252,7 +253,7 @@ class Flow:
                     continue
                 if any(inside(at, s) for s in sibling):
                     return True
-                if not any(inside(at, s) for s in branch) and _leaves(branch[-1]):
+                if not any(inside(at, s) for s in branch) and leaves(branch[-1]):
                     return True
         return False
 
@@ -271,9 +272,22 @@ class Flow:
         return (
             isinstance(test, ast.If)
             and self._says_miss(test.test)
-            and _leaves(test.body[-1])
+            and leaves(test.body[-1])
             and position(self.read.call) < position(test) < position(write)
             and not inside(write, test)
+            and not self._in_a_hit(test, write)
+        )
+
+    def _in_a_hit(self, test: ast.AST, write: ast.AST) -> bool:
+        """`if found is not None: if not found: return []`: this asks what the found value is, and the write is
+        elsewhere.
+        """
+        return any(
+            isinstance(around, ast.If)
+            and around is not test
+            and not inside(write, around)
+            and self._says_hit(around.test)
+            for around in self.module.up(test)
         )
 
     def _says_miss(self, test: ast.expr) -> bool:
@@ -379,18 +393,3 @@ def _end(node: ast.AST, value: ast.AST | None = None) -> tuple[int, int]:
     if isinstance(node, ast.For | ast.AsyncFor | ast.With | ast.AsyncWith) and value is not None:
         node = value
     return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0
-
-
-def _leaves(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Return | ast.Raise | ast.Continue | ast.Break)
-
-
-def _missing(test: ast.expr) -> str | None:
-    """The name that a test finds missing: `not user`, `user is None`."""
-    match test:
-        case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
-            return name
-        case ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
-            return name
-        case _:
-            return None

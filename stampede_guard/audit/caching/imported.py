@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 from functools import lru_cache
 from typing import Literal
 
@@ -35,6 +36,22 @@ def seen_in(module: Module, qualified: str, methods: dict[str, Literal["read", "
     followed: set[str] = module.memo.setdefault("followed", set())
     followed.add(place)
     return _roles(place, os.stat(place).st_mtime_ns, tuple(methods.items())).get(last(qualified), "unknown")
+
+
+def followed_function(module: Module, name: str) -> tuple[Module, Function] | None:
+    """The function behind a bare name that is imported from a file of the project, and that file."""
+    owner, _, own = module.imports.get(name, "").rpartition(".")
+    place = (
+        place_of(module.path, owner)
+        if owner.lstrip(".").partition(".")[0] not in sys.stdlib_module_names
+        else None
+    )
+    if place is None:
+        return None
+    module.memo.setdefault("followed", set()).add(place)
+    other = built(place)
+    found = [f for f in other.functions if f.name == own and f.cls is None] if other is not None else []
+    return (other, found[0]) if other is not None and len(found) == 1 else None
 
 
 def place_of(of: str, dotted: str) -> str | None:

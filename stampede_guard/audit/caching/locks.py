@@ -113,8 +113,7 @@ def _keeps_events(module: Module, function: Function) -> bool:
     """`if key in running: await running[key].wait()`, `running[key] = asyncio.Event()`, whatever its name."""
     for store in function.stores:
         assigned = module.parents.get(store)
-        made = assigned.value if isinstance(assigned, ast.Assign) else None
-        if not isinstance(made, ast.Call) or last(path(made.func)) not in _TASKS:
+        if not isinstance(assigned, ast.Assign) or not _makes_a_task(function, assigned.value):
             continue
         holder = path(store.value)
         if any(path(compare.comparators[0]) == holder for compare in function.compares):
@@ -122,6 +121,16 @@ def _keeps_events(module: Module, function: Function) -> bool:
         if any(path(call.func) == f"{holder}.get" for call in function.calls):
             return True
     return False
+
+
+def _makes_a_task(function: Function, value: ast.expr) -> bool:
+    """`asyncio.Event()`, or a local name that only holds such an object."""
+    if isinstance(value, ast.Name):
+        made = [source for _node, names, source in function.bindings if names == [value.id]]
+        return bool(made) and all(
+            isinstance(source, ast.Call) and last(path(source.func)) in _TASKS for source in made
+        )
+    return isinstance(value, ast.Call) and last(path(value.func)) in _TASKS
 
 
 def _spaced(name: str) -> str:

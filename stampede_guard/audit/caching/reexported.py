@@ -33,7 +33,7 @@ HINTS = (
 
 _HOPS = 4  # files between the decorator and the library
 _OWN_CALL = frozenset(("__call__", "decorator", "__new__"))
-_LIBRARIES = ("aiocache", "cashews")
+_LIBRARIES = ("aiocache", "cashews", "django")
 
 
 def library_decorations(module: Module, library: str) -> Iterator[Decoration]:
@@ -48,6 +48,11 @@ def library_decorations(module: Module, library: str) -> Iterator[Decoration]:
 def is_reexported(module: Module, call: ast.Call | None) -> bool:
     """Whether the decorator comes from another file of the project, which may have set it up."""
     return call is not None and bool(_followed(module, call))
+
+
+def library_name(module: Module, node: ast.expr) -> str:
+    """The qualified name of an expression that another file of the project imports from a library, else ""."""
+    return _follow(module, path(node))
 
 
 def _is_of(name: str, library: str) -> bool:

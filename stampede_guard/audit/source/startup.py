@@ -36,8 +36,8 @@ HOOKS = (
     re.compile(rb"def \w*(?:start|lifespan|setup|init|boot)\w*\([\s\S]{0,400}?\bapp(?:lication)?\b"),
 )
 _WEB = re.compile(
-    r"\b(?:fastapi|starlette|flask|quart|sanic|litestar|django|aiohttp\.web|aiohttp import web|falcon|uvicorn|"
-    r"gunicorn)\b",
+    r"\b(?:django_apscheduler|fastapi|starlette|flask|quart|sanic|litestar|django|aiohttp\.web|aiohttp import web|"
+    r"falcon|uvicorn|gunicorn)\b",
     re.IGNORECASE,
 )
 # Programs with one process: bots, commands, consumers.

@@ -86,3 +86,23 @@ def test_the_file_is_parsed_among_many(tmp_path: Path) -> None:
     project(tmp_path / "shop", setup=SETUP, views=views)
     others = [str(tmp_path / "shop" / "setup.py")] * 150
     assert len(audit([*others, str(tmp_path / "shop" / "views.py")], jobs=1).findings) == 1
+
+
+def test_django_s_cache_is_found_behind_the_project(tmp_path: Path) -> None:
+    views = "from shop.kept import cache\ndef rate(pk):\n"
+    views += "    return cache.get_or_set(f'rate:{pk}', lambda: load(pk), 60)\n"
+    project(tmp_path / "shop", kept="from django.core.cache import cache\n", views=views)
+    assert [finding.code for finding in found(tmp_path / "shop" / "views.py")] == ["SG105"]
+
+
+@pytest.mark.parametrize(
+    ("body", "codes"), [("SELECT pg_advisory_xact_lock(1)", []), ("CREATE ...", ["SG405"])]
+)
+def test_an_imported_effect_is_followed(tmp_path: Path, body: str, codes: list[str]) -> None:
+    main = (
+        "from fastapi import FastAPI\nfrom shop.tables import init_db\n"
+        "async def lifespan(app: FastAPI):\n    await init_db(app)\n    yield\n"
+    )
+    tables = f"async def init_db(app):\n    await app.execute('{body}')\n"
+    project(tmp_path / "shop", tables=tables, main=main)
+    assert [finding.code for finding in found(tmp_path / "shop" / "main.py")] == codes

@@ -29,12 +29,33 @@ def is_memo(module: Module, function: Function, read: Access, write: Access) -> 
         if isinstance(read.call, ast.Call) and isinstance(read.call.func, ast.Attribute)
         else None
     )
-    if receiver is None or _LOCAL.search(origin(module, receiver, function)) is None:
+    if receiver is None:
+        return False
+    made = origin(module, receiver, function)
+    if _LOCAL.search(made) is None and not _is_own_memo(module, made):
         return False
     between = (position(read.call), position(write.call))
     if any(between[0] < position(node) < between[1] for node in function.awaits):
         return False
     return not any(
-        call is not read.call and call is not write.call and _LEAVES.search(path(call.func))
+        between[0] < position(call) < between[1] and _LEAVES.search(path(call.func))
         for call in function.calls
     )
+
+
+def _is_own_memo(module: Module, made: str) -> bool:
+    """Whether a class of this file keeps its values in an OrderedDict or a dict, and asks nobody else."""
+    cls = next((cls for cls in module.classes if f"{cls.name}()" == made), None)
+    if cls is None or cls.bases:
+        return False
+    kept = [found for (owner, _name), found in module.attributes.items() if owner == cls.name]
+    dicts = any(
+        _LOCAL.search(origin(module, value, where)) or isinstance(value, ast.Dict)
+        for values in kept
+        for value, where in values
+    )
+    own = [function for function in module.functions if function.cls is cls]
+    leaves = any(
+        function.is_async or any(_LEAVES.search(path(c.func)) for c in function.calls) for function in own
+    )
+    return dicts and not leaves

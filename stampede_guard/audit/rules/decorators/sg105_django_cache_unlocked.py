@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.caching.reexported import library_name
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import decorations
 from stampede_guard.audit.source.model import Function, Module, argument
@@ -65,6 +66,9 @@ def _is_django(module: Module, call: ast.Call, function: Function | None) -> boo
     made = origin(module, receiver, function) or module.resolve(receiver)
     if any(other in made for other in _LOCKING):
         return False
+    if path(receiver).partition(".")[0] in module.imports and not made.startswith("django."):
+        made = library_name(module, receiver)  # a cache of the project itself is not Django's
+        return made.startswith("django.core.cache")
     return made.startswith("django.core.cache") or (
         is_cachy(last(path(receiver))) and ("django" in module.source or "caches[" in made)
     )

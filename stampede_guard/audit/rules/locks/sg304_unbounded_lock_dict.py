@@ -78,7 +78,17 @@ def _is_lock(module: Module, value: ast.expr) -> bool:
 def _is_factory(module: Module, made: ast.expr) -> bool:
     if isinstance(made, ast.Lambda):
         return _is_lock(module, made.body)
-    return bool(_LOCK.search(module.resolve(made)))
+    if isinstance(made, ast.Call) and module.resolve(made.func) == "functools.partial" and made.args:
+        return _is_factory(module, made.args[0])
+    return bool(_LOCK.search(module.resolve(made))) or _is_bucket(module, made)
+
+
+def _is_bucket(module: Module, made: ast.expr) -> bool:
+    """A class of this file whose objects keep locks: `self.sending = asyncio.Lock()`."""
+    if not isinstance(made, ast.Name) or not any(cls.name == made.id for cls in module.classes):
+        return False
+    kept = [found for (cls, _attribute), found in module.attributes.items() if cls == made.id]
+    return any(_is_lock(module, value) for values in kept for value, _function in values)
 
 
 def _assigned(module: Module, call: ast.Call) -> str:
@@ -156,7 +166,7 @@ RULE = Rule(
     confidence="high",
     scope="process",
     hints=(
-        (b"Lock(", b"Lock)", b"Semaphore(", b"Condition("),
+        (b"Lock(", b"Lock)", b"Semaphore(", b"Semaphore,", b"Condition("),
         (b"setdefault(", b"defaultdict(", re.compile(rb"\] = [\w.]*(?:[lL]ock|[sS]emaphore|[cC]ondition)")),
     ),
     check=check,

@@ -66,8 +66,15 @@ def _own(function: Function) -> bool:
     )
 
 
+# With one of these words, a loop about logs or metrics works on what all workers share.
+_SHARED = frozenset("aggregate aggregation aggregator rollup retention archive archiver".split())
+_RECORDS = frozenset("log logs metric metrics batch".split())
+
+
 def _is_own(dotted: str) -> bool:
     said = words(dotted)
+    if not _SHARED.isdisjoint(said):
+        said = tuple(word for word in said if word not in _RECORDS)
     return not _OWN.isdisjoint(said) or any(pair in " ".join(said) for pair in _OWN_PAIRS)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
+from stampede_guard.audit.caching.imported import followed_function
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
 from stampede_guard.audit.source.startup import is_elected, is_single_program, started
@@ -28,11 +30,24 @@ def check(module: Module) -> Iterator[Violation]:
         for call in function.calls:
             name = last(path(call.func))
             if _EFFECTS.match(name) or module.resolve(call.func) == "alembic.command.upgrade":
+                if _elects(module, call):
+                    continue
                 yield Violation(
                     node=call,
                     message=f"every worker does {name}() when it starts, at the same time as the others",
                     function=function.name,
                 )
+
+
+def _elects(module: Module, call: ast.Call) -> bool:
+    """Whether the called function elects one worker itself, in this file or in the one it is imported from."""
+    if not isinstance(call.func, ast.Name):
+        return False
+    own = module.functions_named(call.func.id)
+    if own:
+        return len(own) == 1 and is_elected(module, own[0])
+    found = followed_function(module, call.func.id)
+    return found is not None and is_elected(*found)
 
 
 RULE = Rule(

@@ -11,7 +11,8 @@ from stampede_guard.audit.source.startup import is_elected, is_main, is_single_p
 from stampede_guard.audit.source.words import last, path, text_of
 
 _STORES = re.compile(
-    r"^apscheduler\.jobstores\.\w+\.(?:SQLAlchemy|Redis|MongoDB|RethinkDB|ZooKeeper|Etcd)JobStore$"
+    r"^apscheduler\.jobstores\.\w+\.(?:SQLAlchemy|Redis|MongoDB|RethinkDB|ZooKeeper|Etcd)JobStore$|"
+    r"^django_apscheduler\.jobstores\.DjangoJobStore$"
 )
 
 
