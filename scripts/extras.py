@@ -104,7 +104,7 @@ async def main():
 
     await guard.console(allow=lambda request: True)(scope, None, send)
     # The store of this guard is in the process, and the page says so.
-    assert sent[0]["status"] == 400 and b"memory://" in sent[1]["body"], sent
+    assert sent[0]["status"] == 404 and b"memory://" in sent[1]["body"], sent
 
 asyncio.run(main())
 subprocess.run([sys.executable, "-m", "stampede_guard", "console", "--help"], check=True, stdout=subprocess.DEVNULL)

@@ -6,10 +6,7 @@ Needs `chromium` and `chromedriver` (Debian: apt-get install chromium chromium-d
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from selenium import webdriver
@@ -17,11 +14,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from bench.herd.valkey import ValkeyServer
+from tests.console_browser.conftest import WORKERS
 
-ROOT = Path(__file__).resolve().parents[2]
-NAMESPACE = "shop"
-WORKERS = 8
 PATIENCE = 60
 SCREENS = (
     "",
@@ -33,34 +27,6 @@ SCREENS = (
     "jobs",
     "job?name=failing",
 )
-
-
-def begun(*command: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", *command], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-
-
-def said(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[str]:
-    """The address of the console. One worker of the fleet is killed while it works."""
-    with ValkeyServer() as server:
-        workers = [begun("tests.ops.cli.busy", server.url, NAMESPACE) for _ in range(WORKERS)]
-        shop = begun("tests.console_browser.site", server.url, NAMESPACE)
-        try:
-            assert [said(worker) for worker in workers] == ["ready"] * WORKERS
-            port = said(shop)
-            workers[0].kill()
-            yield f"http://127.0.0.1:{port}/ops/"
-        finally:
-            for process in (shop, *workers):
-                process.kill()
-                process.communicate()
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,8 @@ How to add a screen:
    `{{ page.form(action="invalidate", label="Invalidate", entry=name) }}`, which is empty unless the action is allowed.
    The parts around it - right, token, audit record - are in `acting.py`.
 
-Errors: raise `Misuse` for what is wrong with a request, and let `StoreError` pass.
+Errors: parameters that are not as declared are answered with 400 before `data` is asked. It raises `Misuse` for what is
+not there, which is a 404, and lets `StoreError` pass. An action raises `Misuse` for what is wrong with its form.
 """
 
 from __future__ import annotations

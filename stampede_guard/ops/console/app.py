@@ -48,7 +48,8 @@ __all__ = ["ConsoleApp"]
 
 log = logging.getLogger("stampede_guard.console")
 
-LONGEST_QUERY = 4_000
+LONGEST_QUERY = 16_000
+"""Bytes: more than the longest parameters of a screen have together, in plain letters."""
 ASSETS = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -225,13 +226,14 @@ class ConsoleApp:
 
     async def _data(self, screen: ConsoleScreen, request: Request) -> tuple[int, dict[str, Any] | None, str]:
         try:
-            return (
-                200,
-                await screen.data(self.fleet, checked(screen.parameters, dict(request.query_params))),
-                "",
-            )
+            asked = checked(screen.parameters, dict(request.query_params))
         except Misuse as error:
             return 400, None, str(error)
+        try:
+            return 200, await screen.data(self.fleet, asked), ""
+        except Misuse as error:
+            # The request is as the description of the API says. What it is about is not there.
+            return 404, None, str(error)
         except StoreError as error:
             return 503, None, self._told(error)
 

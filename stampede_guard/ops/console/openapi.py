@@ -29,6 +29,7 @@ def _operation(screen: ConsoleScreen) -> dict[str, Any]:
             "200": _answer("What the page shows."),
             "400": _answer("A parameter is wrong."),
             "403": {"description": "`allow` refused the request."},
+            "404": _answer("What a parameter names, or what the page is about, is not there."),
             "414": {"description": "The query is too long."},
             "503": _answer("The store is away, or refuses."),
         },
@@ -45,8 +46,13 @@ def _parameter(one: Parameter) -> dict[str, Any]:
         schema = {"type": "integer", "minimum": one.number[0], "maximum": one.number[1]}
     elif one.choices:
         schema = {"type": "string", "enum": list(one.choices)}
+    # Forms send fields that nobody has filled in. Empty means not given.
     if one.required:
         schema["minLength"] = 1
+    elif one.number is not None:
+        schema = {"anyOf": [schema, {"type": "string", "maxLength": 0}]}
+    elif one.choices:
+        schema["enum"].append("")
     return {
         "name": one.name,
         "in": "query",

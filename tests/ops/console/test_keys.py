@@ -105,7 +105,7 @@ async def test_values_of_parameters_are_shown_only_if_names_may_be(
     assert [(part["label"], part["text"]) for part in one["parts"]] == [("country", "'visitor'")]
     hidden = (await hiding.see("/api/keys", entry=report["entry"])).json()["one"]
     assert [(part["label"], part["text"]) for part in hidden["parts"]] == [("country", None)]
-    assert (await hiding.see("/api/keys", entry="#0123456789abcdef")).status_code == 400
+    assert (await hiding.see("/api/keys", entry="#0123456789abcdef")).status_code == 404
     unknown = await hiding.submit("invalidate_tag", page="/keys", tag="#0123456789abcdef")
     assert unknown.status_code == 400 and "load the list again" in unknown.text
 
@@ -152,7 +152,7 @@ async def test_pages_have_each_entry_once_and_look_at_a_bounded_number(
 
 @pytest.mark.parametrize("cursor", ["x", "0", "7.0", "0.-1", "0." + "9" * 25, "0.1\n"])
 async def test_a_cursor_of_another_shape_is_refused(named: Browser, cursor: str) -> None:
-    assert (await named.see("/api/keys", cursor=cursor)).status_code == 400
+    assert (await named.see("/api/keys", cursor=cursor)).status_code == 404
 
 
 async def test_a_key_a_tag_and_a_function_are_invalidated(named: Browser, hiding: Browser, shop: Any) -> None:
@@ -177,7 +177,7 @@ async def test_entries_of_other_namespaces_are_out_of_reach(named: Browser, shop
     ):
         answer = await named.submit(action, page="/keys", **fields)
         assert answer.status_code == 400, fields
-    assert (await named.see("/api/keys", entry="other:=report:7")).status_code == 400
+    assert (await named.see("/api/keys", entry="other:=report:7")).status_code == 404
 
 
 async def test_names_are_text_and_never_markup(guard: StampedeGuard, named: Browser) -> None:

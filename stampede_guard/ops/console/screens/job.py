@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.errors import Misuse
@@ -23,8 +23,6 @@ IN_FIGURE = 120
 
 
 async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
-    if not asked["name"]:
-        raise Misuse("which job? Write ?name=")
     jobs, name = known_jobs(fleet), asked["name"]
     view = await jobs.view(name)
     if view is None:
@@ -63,7 +61,7 @@ SCREEN = ConsoleScreen(
     "One job: its runs, durations and failures.",
     data,
     (
-        NAME,
+        replace(NAME, required=True),
         Parameter(
             "before", "Only slots before this one, in milliseconds since 1970.", number=(0, 10**15 - 1)
         ),

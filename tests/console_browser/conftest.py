@@ -1,0 +1,45 @@
+"""A fleet of eight workers, one of them killed, and an application with their console. It starts once: its leases wait
+for the minute in which a new server grants none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.herd.valkey import ValkeyServer
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMESPACE = "shop"
+WORKERS = 8
+
+
+def begun(*command: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", *command], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[str]:
+    """The address of the console. One worker of the fleet is killed while it works."""
+    with ValkeyServer() as server:
+        workers = [begun("tests.ops.cli.busy", server.url, NAMESPACE) for _ in range(WORKERS)]
+        shop = begun("tests.console_browser.site", server.url, NAMESPACE)
+        try:
+            assert [said(worker) for worker in workers] == ["ready"] * WORKERS
+            port = said(shop)
+            workers[0].kill()
+            yield f"http://127.0.0.1:{port}/ops/"
+        finally:
+            for process in (shop, *workers):
+                process.kill()
+                process.communicate()
