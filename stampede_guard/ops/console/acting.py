@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.ops.console.screen import Action, checked
-from stampede_guard.values.processplace import this_place
+from stampede_guard.ops.fleet.telling import tell_operator
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -23,8 +22,6 @@ log = logging.getLogger("stampede_guard.console")
 
 BODY_BYTES = 16_384
 MOST_FIELDS = 20
-LONGEST_SAID = 200
-"""Characters of each part in the fleet's stream."""
 
 
 async def form_of(request: Request) -> dict[str, str]:
@@ -77,16 +74,14 @@ def _log(fleet: Fleet, action: Action, asked: Mapping[str, str], user: str, clie
 
 
 async def _tell(fleet: Fleet, action: Action, asked: Mapping[str, str], user: str, said: str) -> None:
-    line: dict[str, Any] = {
-        "kind": "operator",
-        "process": str(this_place()),
-        "function": asked.get("function", "")[:LONGEST_SAID],
-        "what": action.name,
-        "user": (user or "somebody")[:LONGEST_SAID],
-        "said": said[:LONGEST_SAID] if fleet.shows_names else action.name,
-    }
     try:
-        reached = await fleet.reached()
-        await reached.steps.tell(fleet.namespace, [(0, json.dumps(line))])
+        await tell_operator(
+            (await fleet.reached()).steps,
+            fleet.namespace,
+            what=action.name,
+            function=asked.get("function", ""),
+            user=user or "somebody",
+            said=said if fleet.shows_names else action.name,
+        )
     except (StoreError, Misuse) as error:
         log.warning("the fleet's stream lacks this record: %s", type(error).__name__)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench.herd.valkey import ValkeyServer
+from stampede_guard.api.urls import store_from_url
+from stampede_guard.stores.console.console import Console
 from tests.ops.cli.conftest import Operator, Shop
 from tests.support.gate import until
 from tests.support.guards import Guards
@@ -35,6 +37,15 @@ def test_the_kill_switch_as_a_process_of_its_own(operator: Operator) -> None:
     assert 1700 < told["*"]["left"] <= 1800
     assert operator.run("mode", "*", "default").code == 0
     assert operator.run("mode", "--json").json == {}
+
+
+async def test_a_switch_is_a_mark_on_the_page_of_its_function(operator: Operator, namespace: str) -> None:
+    await operator.call("mode", "shop.quality", "off", "--force")
+    async with await Console.open(store_from_url(operator.url)) as console:
+        (one,) = await console.happened(namespace)
+    assert (one.kind, one.function) == ("operator", "shop.quality")
+    assert (one.detail["what"], one.detail["user"]) == ("mode", "stampede-guard mode")
+    assert one.detail["said"] == "shop.quality is in mode off"
 
 
 async def test_a_gradual_start_is_switched_with_a_sample(operator: Operator) -> None:

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable
+from stampede_guard.errors import Misuse, StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.ops.cli.known import Known, functions_known
 from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import answer, run
 from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.cli.texts import parse_seconds, seconds_text
+from stampede_guard.ops.fleet.telling import tell_operator
 from stampede_guard.stores.switch import EVERYTHING, LONGEST_TITLE, WATCH_TITLE, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from stampede_guard.stores.protocol import Session
 
 __all__ = ["register"]
 
@@ -78,6 +81,7 @@ def mode(
                     if switch is not None and not stands and name != EVERYTHING:
                         _check(name, await functions_known(url, namespace, name), namespace)
                 await session.switch(namespace, name, switch)
+                await _record(session, namespace, name, switch)
                 if not as_json:
                     typer.echo(f"{_said(name, switch)}: {_told(running, namespace)}")
             found = await session.switches(namespace)
@@ -99,6 +103,23 @@ async def _processes(url: str | None, namespace: str) -> int | None:
             return (await console.processes()).get(namespace, 0)
     except StoreRefused:
         return None
+
+
+async def _record(session: Session, namespace: str, name: str, switch: Switch | None) -> None:
+    """For the marks on pages of the console. The switch is set, also if this fails."""
+    try:
+        await tell_operator(
+            session,
+            namespace,
+            what="mode",
+            function=name,
+            user="stampede-guard mode",
+            said=_said(name, switch),
+        )
+    except StoreError as error:
+        typer.echo(
+            f"stampede-guard: the fleet's stream lacks a record of it: {type(error).__name__}", err=True
+        )
 
 
 async def _nobody(url: str | None, namespace: str) -> str:
