@@ -70,8 +70,8 @@ def lift(cache: Cache, request: CacheRequest, response: Response) -> bool:
 async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, cache: Cache) -> None:
     """RFC 9111, 4.4: responses that the request may have changed are dropped before its client gets the answer."""
     status = CacheStatus(forwarded="method", detail=request.passed)
-    # Its response may be stored for the GETs of all users.
-    request = replace(request, user="")
+    # Its response may be stored for the GETs of all: so no credential is in the key.
+    request = replace(request, user="", route=None)
     kept: list[StoredResponse] = []
     body: list[bytes] = []
 

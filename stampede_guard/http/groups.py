@@ -85,7 +85,7 @@ class Groups:
         if bypassed:
             return VersionsBefore(moment)
         tags = self._known.get(key, ()) if old is None or not old.tags else old.tags
-        if request.user or request.method == "QUERY":
+        if request.is_one_of_many:
             tags = tuple({*tags, tag_of_url(request.target, request.fields, request.route)})
         if not self.are_used and not tags and self._window is not None:
             return VersionsBefore(moment, self._window)

@@ -226,7 +226,7 @@ def _is_declared(directives: Directives, life: Lifetime) -> bool:
 
 def _tags(request: CacheRequest, groups: tuple[str, ...]) -> tuple[str, ...]:
     found = tags_of_groups(groups, request.target, request.fields) if groups else ()
-    if request.user or request.method == "QUERY":
+    if request.is_one_of_many:
         return (*found, tag_of_url(request.target, request.fields, request.route))
     return found
 
@@ -255,7 +255,8 @@ def _varies_unsaid(response: Response) -> set[bytes]:
 
 def names_somebody(request: CacheRequest, settings: Settings) -> bool:
     """Whether the request identifies its user, and its response might be stored for others."""
-    if request.user:
+    if request.user or request.route is not None:
+        # A route has been chosen only if the request has nothing of that kind that is not in its key.
         return False
     return bool(settings.credentials({name for name, _ in request.fields}, request.route))
 

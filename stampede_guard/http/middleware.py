@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Unpack
 
 from stampede_guard.api.defaults import default_guard
@@ -38,6 +39,11 @@ from stampede_guard.options import nearest, takes_options
 __all__ = ["StampedeMiddleware"]
 
 _NO_ROUTE = RouteChoice()
+_UNCLEAR = CacheStatus(forwarded="bypass", detail="user")
+
+
+def _has_one(scope: Scope, names: AbstractSet[bytes]) -> bool:
+    return not names.isdisjoint([name.lower() for name, _ in scope["headers"]])
 
 
 def _refuse_options_of_routes(options: Mapping[str, Any], known: Iterable[str]) -> None:
@@ -54,6 +60,9 @@ def _refuse_options_of_routes(options: Mapping[str, Any], known: Iterable[str]) 
 class StampedeMiddleware:
     """Without `routes` it obeys the fields of the application's responses; `routes` are for endpoints without such
     fields.
+
+    `anonymous_only`: requests with Cookie, Authorization, Proxy-Authorization or one of `credential_headers` go to the
+    application, as if the middleware were absent, unless their method is unsafe.
 
     `exclude`, `only`: paths like those of a `CacheRoute`. Requests for the former, or for others than the latter, go to
     the application, as if the middleware were absent. Of their unsafe methods, one thing remains: the stored responses
@@ -95,6 +104,7 @@ class StampedeMiddleware:
         self._cache: Cache | None = None
         self.settings = settings = Settings.of(options)
         has_rule = bool(settings.exclude) or settings.only is not None
+        self._known_by = settings.known_by if settings.anonymous_only else None
         self._paths = PathFilter(settings.exclude, settings.only) if has_rule else None
 
     @property
@@ -116,6 +126,9 @@ class StampedeMiddleware:
             else:
                 await changing_others(self._app, scope, receive, send, self.cache, self._paths)
             return
+        if self._known_by is not None and is_safe(scope["method"]) and _has_one(scope, self._known_by):
+            await self._app(scope, receive, send)
+            return
         cache = self._cache or self.cache
         mode = cache.engine.modes.of(cache.plan)
         method = scope["method"]
@@ -131,7 +144,6 @@ class StampedeMiddleware:
         if self.settings.routes or cache.routing.has_users:
             choice = cache.routing.choose(scope, fields, names, target)
             if remembers and cache.routing.has_users and choice.user == "":
-                # What is remembered of a URL concerns those without private entries.
                 if await self._beside(scope, receive, send, cache):
                     return
         obey = self.settings.client_directives == "obey"
@@ -146,9 +158,7 @@ class StampedeMiddleware:
         elif not is_safe(method):
             await unsafe(self._app, request, receive, send, cache)
         elif choice.user is None:
-            await direct(
-                self._app, request, receive, send, CacheStatus(forwarded="bypass", detail="user"), cache
-            )
+            await direct(self._app, request, receive, send, _UNCLEAR, cache)
         elif method == "QUERY":
             await queried(self._app, request, receive, send, cache, bypassed=mode == "bypass")
         elif method not in ("GET", "HEAD"):
@@ -165,7 +175,9 @@ class StampedeMiddleware:
                 await visit.answer(bypassed=mode == "bypass")
 
     async def _beside(self, scope: Scope, receive: Receive, send: Send, cache: Cache) -> bool:
-        """Whether the request went past the cache, because of what is remembered of its URL."""
+        """Whether the request went past the cache, because of what is remembered of its URL for those
+        without private entries.
+        """
         visitor = visitor_of(scope)
         known = "no" if visitor is None else cache.uncacheable.knows(visitor, scope["path"])
         if visitor is None or known == "no":

@@ -251,6 +251,16 @@ async def test_the_response_to_a_users_post_is_not_stored_for_others() -> None:
         assert "hit" not in status_of(await fleet.get())
 
 
+@pytest.mark.parametrize("options", [{"private_to": HEADER}, {"key_cookies": ("lang",)}])
+async def test_a_post_on_a_route_that_is_too_large_stores_nothing_for_others(options: Any) -> None:
+    app = App({"cache-control": "max-age=60", "content-location": "http://example.test/"})
+    route = CacheRoute("/*", ttl=60, methods=("POST",), **options)
+    async with Fleet(app, routes=[route], max_request_bytes=1) as fleet:
+        fields = [("x-who", "anna")] if "private_to" in options else [("cookie", "lang=de")]
+        await request(fleet.middlewares[0], "POST", "/", fields=fields, body=b"large")
+        assert "hit" not in status_of(await fleet.get())
+
+
 def test_what_names_no_user_is_refused() -> None:
     for wrong in ("x-who", "header:", "cookie:a b", "query:user", 7, ("header:a",)):
         with pytest.raises(Misuse):

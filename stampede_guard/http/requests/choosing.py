@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from stampede_guard.http.requests.entries import Target
+from stampede_guard.http.requests.exchange import as_fields
 from stampede_guard.http.requests.routes import CacheRoute, Scope
 from stampede_guard.http.requests.settings import Settings
 from stampede_guard.http.spec.message import Fields
+from stampede_guard.http.users.cookies import read_cookies
 from stampede_guard.http.users.naming import user_digest
 
 __all__ = ["RouteChoice", "Routing"]
 
 log = logging.getLogger("stampede_guard")
+
+MOST_VALUE_BYTES = 4096
+"""Bytes of a cookie in the key."""
 
 
 class RouteChoice(NamedTuple):
@@ -48,13 +54,20 @@ class Routing:
                 user = self._user(route, scope, fields) if self.has_users else ""
                 if user is None:
                     return RouteChoice(passed="user", user=None)
-                if not user and self._settings.credentials(names, route):
+                if not user and self._has_credentials(route, fields, names):
                     return RouteChoice(passed="credentials")
                 has_body = scope["method"] in ("POST", "QUERY")
                 choice = RouteChoice(route) if has_body else self.by_key(route, scope)
                 return choice._replace(user=user) if user else choice
         user = self._user(None, scope, fields) if self.has_users else ""
         return RouteChoice(passed="user" if user is None else None, user=user)
+
+    def _has_credentials(self, route: CacheRoute, fields: Fields, names: AbstractSet[bytes]) -> bool:
+        known = self._settings.credentials(names, route)
+        if route.cookie_names and known == {b"cookie"}:
+            found = read_cookies(fields, route.cookie_names)
+            return found is None or found.others
+        return bool(known)
 
     def _user(self, route: CacheRoute | None, scope: Scope, fields: Fields) -> str | None:
         naming = self._settings.naming(route)
@@ -67,13 +80,23 @@ class Routing:
             return None
 
     def by_key(self, route: CacheRoute, scope: Scope) -> RouteChoice:
-        """Decided by the route's key function. If it fails, only caching is lost for this request: it goes to the
-        application, and shares no entry with requests that have a key.
+        """Decided by the route's key function, and by the cookies in its key. If it fails, only caching is lost for
+        this request: it goes to the application, and shares no entry with requests that have a key.
         """
-        if route.key is None:
-            return RouteChoice(route)
+        choice = RouteChoice(route) if route.key is None else self._by_function(route, route.key, scope)
+        if not route.cookie_names or choice.route is None:
+            return choice
+        found = read_cookies(as_fields(scope["headers"]), route.cookie_names)
+        if found is None or any(len(value) > MOST_VALUE_BYTES for value in found.named.values()):
+            return RouteChoice(passed="cookies")
+        # Also without a cookie: so no result of the function can look like a cookie.
+        return RouteChoice(route, repr((sorted(found.named.items()), choice.part)))
+
+    def _by_function(
+        self, route: CacheRoute, key: Callable[[Scope], str | None], scope: Scope
+    ) -> RouteChoice:
         try:
-            part: object = route.key(scope)
+            part: object = key(scope)
             # The text of another object may contain its address, and the next user's object may have the same
             # address.
             if part is not None and not isinstance(part, str | int):

@@ -57,8 +57,8 @@ def tags_invalidated(groups: Iterable[str], target: Target, fields: Fields) -> t
 
 
 def tag_of_url(target: Target, fields: Fields, route: CacheRoute | None = None) -> str:
-    """The tag of all that QUERY requests of one URL have stored, whatever their bodies, and of all its private entries,
-    whoever their users are. `route`: on which they were stored.
+    """The tag of all that QUERY requests of one URL have stored, whatever their bodies, and of all its entries for
+    single users and cookies. `route`: on which they were stored.
     """
     query = target.query if route is None else selected(target.query, route)
     return tag_key(f"query:{origin_of(target, fields)} {target.path}?{query}")

@@ -128,6 +128,12 @@ class CacheRequest(msgspec.Struct, frozen=True):
         """Identifies the requester, as far as its fields show."""
         return requester(self.scope, self.fields)
 
+    @property
+    def is_one_of_many(self) -> bool:
+        """Whether its URL has entries whose names cannot be told from it: of other bodies, users or cookies."""
+        keyed = self.route is not None and bool(self.route.cookie_names)
+        return keyed or bool(self.user) or self.method == "QUERY"
+
     def without_range(self) -> Fields:
         return without(self.fields, (*CONDITIONS, b"range"))
 

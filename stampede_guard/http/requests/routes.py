@@ -44,7 +44,8 @@ class CacheRoute:
     `client_directives`: a client's `no-cache`, `no-store` and the like are obeyed here ("obey") or not ("ignore");
     None = as the middleware. `private_to` names the user: "header:X-User-Id", "cookie:session" or a function
     of the ASGI scope. Then a user's responses are stored for that user only, also with `private` (RFC 9111, 5.2.2.7)
-    and for requests with credentials. It must name what the application itself trusts.
+    and for requests with credentials. It must name what the application itself trusts. `key_cookies`: cookies whose
+    values are part of the key, such as ("lang",). A request with these only is no request with credentials.
 
     Raises `Misuse` for an invalid pattern or combination.
     """
@@ -60,9 +61,11 @@ class CacheRoute:
     statuses: tuple[int, ...] = ()
     client_directives: ClientDirectives | None = None
     private_to: PrivateTo | None = None
+    key_cookies: tuple[str, ...] = ()
     _match: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
     names: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
     """`vary`, as bytes in lower case."""
+    cookie_names: frozenset[bytes] = field(init=False, repr=False, compare=False)
 
     if TYPE_CHECKING:
         # More types may be given than are read.
@@ -80,6 +83,7 @@ class CacheRoute:
             statuses: tuple[int, ...] = (),
             client_directives: ClientDirectives | None = None,
             private_to: PrivateTo | None = None,
+            key_cookies: tuple[str, ...] = (),
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -117,10 +121,7 @@ class CacheRoute:
             )
         if key is not None and (not callable(key) or inspect.iscoroutinefunction(key)):
             raise self._wrong("key", "it must be a plain function of the ASGI scope that returns a text")
-        if (rule := wrong_naming(self.private_to)) is not None:
-            raise self._wrong("private_to", rule)
-        if self.cookies == "ignore" and header_of(self.private_to) == b"cookie":
-            raise self._wrong("private_to", 'cookies="ignore" says the opposite')
+        self._check_users()
         if self.client_directives not in (None, "obey", "ignore"):
             raise self._wrong("client_directives", 'it must be "obey", "ignore" or None')
         if not isinstance(statuses, tuple) or not all(
@@ -139,8 +140,20 @@ class CacheRoute:
                 raise self._wrong("query", 'it must be "sorted", "verbatim", "ignore" or a tuple of names')
         elif not all(isinstance(name, str) for name in query):
             raise self._wrong("query", "the names of parameters are text")
+        object.__setattr__(self, "cookie_names", frozenset(name.encode() for name in self.key_cookies))
         object.__setattr__(self, "_match", compiled((self.pattern,)))
         object.__setattr__(self, "names", tuple(sorted(name.lower().encode() for name in self.vary)))
+
+    def _check_users(self) -> None:
+        if (rule := wrong_naming(self.private_to)) is not None:
+            raise self._wrong("private_to", rule)
+        if self.cookies == "ignore" and header_of(self.private_to) == b"cookie":
+            raise self._wrong("private_to", 'cookies="ignore" says the opposite')
+        cookies: Any = self.key_cookies
+        if not isinstance(cookies, tuple) or not all(
+            isinstance(name, str) and token(name.encode("ascii", "replace")) for name in cookies
+        ):
+            raise self._wrong("key_cookies", "write a tuple of names of cookies, such as ('lang',)")
 
     def _wrong(self, name: str, rule: str) -> Misuse:
         return Misuse(f"CacheRoute({self.pattern!r}): {name}={getattr(self, name)!r} is not allowed: {rule}")

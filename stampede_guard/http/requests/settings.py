@@ -48,6 +48,7 @@ class MiddlewareOptions(TypedDict, total=False):
     set_cookie: SetCookie
     client_directives: ClientDirectives
     private_to: PrivateTo | None
+    anonymous_only: bool
     stream_timeout: Duration
     clock: Callable[[], float]
 
@@ -77,6 +78,7 @@ class Settings:
     set_cookie: SetCookie = "refuse"
     client_directives: ClientDirectives = "obey"
     private_to: PrivateTo | None = None
+    anonymous_only: bool = False
     stream_timeout: float = 2.0
     clock: Callable[[], float] = time.time
     user_headers: frozenset[bytes] = field(init=False, repr=False, default=frozenset())
@@ -124,7 +126,7 @@ class Settings:
             value = getattr(self, option)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise Misuse(f"{option}={value!r}: it must be a whole number of at least {least}")
-        for option in ("heuristics", "cache_status"):
+        for option in ("heuristics", "cache_status", "anonymous_only"):
             if not isinstance(given := getattr(self, option), bool):
                 raise Misuse(f"{option}={given!r}: it must be True or False")
         if self.set_cookie not in ("refuse", "strip", "store"):
@@ -133,6 +135,13 @@ class Settings:
             raise Misuse(f'client_directives={self.client_directives!r}: write "obey" or "ignore"')
         if (rule := wrong_naming(self.private_to)) is not None:
             raise Misuse(f"private_to={self.private_to!r}: {rule}")
+        users = (self.private_to, *(route.private_to for route in self.routes))
+        if self.anonymous_only and (
+            any(users) or any(route.cookies == "ignore" or route.cookie_names for route in self.routes)
+        ):
+            raise Misuse(
+                "anonymous_only=True: private_to=, key_cookies= and cookies='ignore' would never see their requests"
+            )
         of_users = (header_of(one) for one in (self.private_to, *(r.private_to for r in self.routes)))
         object.__setattr__(self, "user_headers", frozenset(name for name in of_users if name is not None))
         for option in ("keep", "stale_if_error", "stream_timeout"):
@@ -146,6 +155,11 @@ class Settings:
                 rule = "it must be a number of seconds between 0 and a year"
                 raise Misuse(f"{option}={given!r}: {rule}{advice(given)}")
             object.__setattr__(self, option, value)
+
+    @property
+    def known_by(self) -> frozenset[bytes]:
+        """Fields whose requests `anonymous_only` leaves to the application."""
+        return ALWAYS | frozenset(self.credential_headers or ())
 
     def naming(self, route: CacheRoute | None) -> PrivateTo | None:
         """What names the user on this route, or without one."""

@@ -1,23 +1,34 @@
-"""One cookie of a request, by its name (RFC 6265, 4.2.1)."""
+"""Single cookies of a request, by their names (RFC 6265, 4.2.1)."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
 
 from stampede_guard.http.spec.fields import lines
 from stampede_guard.http.spec.message import Fields
 
-__all__ = ["MOST_COOKIE_BYTES", "cookie"]
+__all__ = ["MOST_COOKIE_BYTES", "Cookies", "cookie", "read_cookies"]
 
 MOST_COOKIE_BYTES = 16 * 1024
 """Bytes of Cookie that are read. What has more is unclear."""
 
 
-def cookie(fields: Fields, name: bytes) -> bytes | None:
-    """Its value, without the white space around it; empty without such a cookie. Linear in the fields.
+class Cookies(NamedTuple):
+    """`named`: the wanted ones that are there, by name. `others`: whether there is anything else."""
 
-    None if two readers may see two values: the cookie is there twice, or a quoted value has no end before its
+    named: dict[bytes, bytes]
+    others: bool
+
+
+def read_cookies(fields: Fields, names: Collection[bytes]) -> Cookies | None:
+    """Linear in the fields. Values are without the white space around them.
+
+    None if two readers may see two values: a wanted cookie is there twice, or a quoted value has no end before its
     semicolon, as in `a="; user=7"`. Also None for more than 16 KiB.
     """
-    found: list[bytes] = []
+    named: dict[bytes, bytes] = {}
+    others = False
     size = 0
     for line in lines(fields, b"cookie"):
         size += len(line)
@@ -25,11 +36,17 @@ def cookie(fields: Fields, name: bytes) -> bytes | None:
             return None
         for pair in line.split(b";"):
             key, equals, value = pair.partition(b"=")
-            value = value.strip(b" \t")
-            if value.count(b'"') % 2:
+            key, value = key.strip(b" \t"), value.strip(b" \t")
+            if value.count(b'"') % 2 or key in named:
                 return None
-            if equals and key.strip(b" \t") == name:
-                found.append(value)
-    if len(found) > 1:
-        return None
-    return found[0] if found else b""
+            if equals and key in names:
+                named[key] = value
+            elif key or equals:
+                others = True
+    return Cookies(named, others)
+
+
+def cookie(fields: Fields, name: bytes) -> bytes | None:
+    """The value of one; empty without such a cookie. None if it is unclear: see `read_cookies`."""
+    found = read_cookies(fields, (name,))
+    return None if found is None else found.named.get(name, b"")

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from stampede_guard import CacheRoute
+
 __all__ = ["OF_OWN", "OPTIONS", "OWN", "Case", "Cases", "load"]
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -20,7 +22,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
 """Of the middleware: the suite asks for everything that the RFCs allow, and the defaults store less."""
 
 
-OF_OWN: dict[str, Any] = {"private_to": "header:Test-User"}
+OF_OWN: dict[str, Any] = {
+    "private_to": "header:Test-User",
+    "routes": [CacheRoute("/case/*/*/keyed", ttl=60, key_cookies=("lang",))],
+}
 """Of the middleware, beside those, for the project's own cases."""
 
 
