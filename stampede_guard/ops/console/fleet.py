@@ -159,7 +159,7 @@ class Fleet:
         # Open pages ask for the same: the application's event loop must not count for each of them.
         marks = [(slot, id(fields)) for slot, fields in window.items()]
         if self._seen is None or self._seen[0] != marks:
-            self._seen = marks, window, snapshot(window)
+            self._seen = marks, window, snapshot(window, shows_names=self.shows_names)
         return self._seen[2]
 
     async def totals(self) -> dict[int, FunctionSums | None]:

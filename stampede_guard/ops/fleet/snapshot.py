@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from stampede_guard.ops.fleet.masking import masked_key
 from stampede_guard.stores.fleet.series import WATCHED
 from stampede_guard.stores.fleet.sums import FunctionSums, from_fields
 
@@ -82,14 +83,19 @@ class Snapshot:
         return found
 
 
-def snapshot(slots: Mapping[int, Mapping[bytes, bytes]], *, most_hot: int = 20) -> Snapshot:
-    """From the fields of complete slots, by number. Ignores what other programs have written."""
+def snapshot(
+    slots: Mapping[int, Mapping[bytes, bytes]], *, most_hot: int = 20, shows_names: bool = False
+) -> Snapshot:
+    """From the fields of complete slots, by number. Ignores what other programs have written.
+
+    `shows_names`: names of the hottest entries, where processes publish them; else hashes.
+    """
     newest = slots[max(slots)] if slots else {}
     gauges = {name: _number(newest.get(f"{name}:".encode())) for name in GAUGES}
     return Snapshot(
         seconds=float(len(slots) * WATCHED.seconds),
         functions={title: row for title, row in from_fields(slots.values()).items() if title},
-        hottest=_hottest(slots.values(), most_hot),
+        hottest=_hottest(slots.values(), most_hot, shows_names=shows_names),
         processes=gauges["processes"],
         in_flight=gauges["in_flight"],
         l1_bytes=gauges["l1_bytes"],
@@ -100,14 +106,14 @@ def snapshot(slots: Mapping[int, Mapping[bytes, bytes]], *, most_hot: int = 20) 
     )
 
 
-def _hottest(slots: Iterable[Mapping[bytes, bytes]], most: int) -> list[HotEntry]:
+def _hottest(slots: Iterable[Mapping[bytes, bytes]], most: int, *, shows_names: bool) -> list[HotEntry]:
     calls: Counter[tuple[str, str]] = Counter()
     for fields in slots:
         for field, number in fields.items():
             if field.startswith(b"hot:"):
                 function, line_end, key = field[4:].decode("utf-8", "replace").partition("\n")
                 if line_end:
-                    calls[function, key] += _number(number)
+                    calls[function, key if shows_names else masked_key(key)] += _number(number)
     return [HotEntry(function, key, count) for (function, key), count in calls.most_common(most)]
 
 

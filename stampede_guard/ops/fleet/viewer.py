@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from stampede_guard.ops.fleet.masking import masked
 from stampede_guard.ops.fleet.snapshot import Snapshot, snapshot
 from stampede_guard.stores.fleet.series import WATCHED
 from stampede_guard.stores.switch import WATCH_TITLE, Switch
@@ -31,8 +32,9 @@ WINDOW_SLOTS = 6
 class Viewer:
     """`async with`: the fleet publishes within the block, as far as its processes use the store.
 
-    `shows_names`: publish names of entries, which contain values of parameters; else their hashes. If two viewers
-    watch, the switch of the last one decides. Raises `StoreError` if the store is away or refuses.
+    `shows_names`: names of entries, which contain values of parameters; else their hashes. If two viewers watch, the
+    switch of the last one decides what is published. A viewer without names hides them in any case. Raises
+    `StoreError` if the store is away or refuses.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Viewer:
         self._console = console
         self._session = session
         self._namespace = namespace
+        self._shows_names = shows_names
         self._switch = Switch("on", 1.0 if shows_names else 0.0, SWITCH_SECONDS)
         self._pause = pause
         self._renewal: asyncio.Task[None] | None = None
@@ -78,8 +81,9 @@ class Viewer:
         last = int(await self._console.now() // WATCHED.seconds) - 1
         first = max(last - slots + 1, int(self.began // WATCHED.seconds) + 1)
         found = await self._console.slots_of(self._namespace, WATCHED, range(first, last + 1))
-        return snapshot(found)
+        return snapshot(found, shows_names=self._shows_names)
 
     async def happened(self, *, most: int = 200) -> list[Happening]:
         """The newest faults and herds of the fleet, oldest first."""
-        return await self._console.happened(self._namespace, most=most)
+        found = await self._console.happened(self._namespace, most=most)
+        return found if self._shows_names else [masked(one) for one in found]

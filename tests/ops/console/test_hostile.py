@@ -150,9 +150,9 @@ async def test_many_functions_are_counted_once_for_all_open_pages(
     async def given() -> dict[int, Any]:
         return dict(slots)
 
-    def count(window: Any) -> Any:
+    def count(window: Any, **options: Any) -> Any:
         counted.append(len(window))
-        return snapshot(window)
+        return snapshot(window, **options)
 
     monkeypatch.setattr(browser.fleet, "slots", given)
     monkeypatch.setattr(fleets, "snapshot", count)
