@@ -26,7 +26,15 @@ class Tool:
 
 
 def tools() -> list[Tool]:
-    audit = (sys.executable, "-m", "stampede_guard.audit", "--no-config", "--include-tests", "--exit-zero")
+    audit = (
+        sys.executable,
+        "-m",
+        "stampede_guard.audit",
+        "--no-config",
+        "--no-cache",
+        "--include-tests",
+        "--exit-zero",
+    )
     ruff = ("check", "--isolated", "--no-cache", "--exit-zero", "--quiet", "--no-respect-gitignore")
     bandit = ("--quiet", "--exit-zero", "--format", "json", "--output", os.devnull, "--recursive")
     return [

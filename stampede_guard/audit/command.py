@@ -32,6 +32,7 @@ from stampede_guard.audit.reports.guides import guide_lines
 from stampede_guard.audit.reports.progress import ProgressBar
 from stampede_guard.audit.reports.statistics import statistics
 from stampede_guard.audit.reports.text import has_rich, rich_text
+from stampede_guard.audit.results import default_folder
 
 CLEAN, FOUND, MISUSED = 0, 1, 2
 
@@ -124,6 +125,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--jobs", type=_positive, metavar="N", help="processes; default: one per CPU")
     add("--config", metavar="FILE", help="a pyproject.toml; default: the nearest above")
     add("--no-config", action="store_true")
+    add("--no-cache", action="store_true", help="neither read nor keep results of earlier runs")
+    add("--cache-dir", metavar="FOLDER", help="where results are kept; default: the user's folder of caches")
     add("--statistics", action="store_true", help="print only the number of findings of each rule")
     add("--lsp", action="store_true", help="serve an editor over standard input and output (extra [lsp])")
     add("--watch", action="store_true", help="audit again whenever a file changes, until interrupted")
@@ -159,6 +162,8 @@ def _run(given: argparse.Namespace) -> int:
     least = given.min_confidence or config.min_confidence
     unused = suppressions.UNUSED not in (code.upper() for code in ignored)
     options = AuditOptions(codes=codes, named=named, least=least, unused=unused)
+    if not given.no_cache:
+        options = replace(options, cache_dir=given.cache_dir or default_folder())
     if given.fix or given.diff:
         return _fix(given, config, options)
     outcome = _found(given, config, options, _stdin(given))
@@ -261,7 +266,9 @@ def _judge(
     if data is not None:
         if any(patterns.cover(given.stdin_filename) for patterns in _excluded(given, config)):
             return AuditResult()
-        return audit_source(relative(given.stdin_filename), data, replace(options, parse_all=True))
+        return audit_source(
+            relative(given.stdin_filename), data, replace(options, parse_all=True, cache_dir=None)
+        )
     discovery = _discovery(given, config)
     with ProgressBar(shown=sys.stderr.isatty()) as progress:
         outcome = audit(

@@ -15,6 +15,7 @@ from stampede_guard.audit.files.reading import Unreadable, decode, read
 from stampede_guard.audit.files.suppressions import NAME_OF_UNUSED, UNUSED, Suppressions
 from stampede_guard.audit.finding import Confidence, Finding, SkippedFile, confident
 from stampede_guard.audit.prefilter import Text
+from stampede_guard.audit.results import ResultCache
 from stampede_guard.audit.rule import Rule
 from stampede_guard.audit.rules import all_rules
 from stampede_guard.audit.source.builder import build
@@ -38,6 +39,8 @@ class AuditOptions:
     parse_all: bool = False
     # Whether useless suppressions are findings (SG000).
     unused: bool = True
+    # The folder of results of earlier runs; None: no results are kept.
+    cache_dir: str | None = None
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -50,6 +53,14 @@ class AuditOptions:
 @cache
 def _rules(codes: frozenset[str] | None) -> tuple[Rule, ...]:
     return tuple(rule for rule in all_rules() if codes is None or rule.code in codes)
+
+
+@cache
+def _results(options: AuditOptions) -> ResultCache | None:
+    if options.cache_dir is None:
+        return None
+    what = [sorted(rule.code for rule in options.rules), sorted(options.named), options.least, options.unused]
+    return ResultCache(options.cache_dir, repr(what))
 
 
 @dataclass(kw_only=True)
@@ -79,6 +90,9 @@ def audit(
 ) -> AuditResult:
     """Audits files (see `discovery` for folders). `jobs` are processes; the default is one per CPU."""
     rest, options = iter(paths), options or AuditOptions()
+    results = _results(options)
+    if results is not None and not results.prepare():
+        options = replace(options, cache_dir=None)
     first = list(islice(rest, _PARALLEL_FROM))
     if len(first) <= _FEW:
         options = replace(options, parse_all=True)
@@ -161,12 +175,21 @@ def _judge(outcome: AuditResult, path: str, data: bytes, options: AuditOptions) 
         if not data.isascii():
             decode(data)
         return
+    results = _results(options)
+    key = results.key(path, data) if results is not None else ""
+    known = results.load(key) if results is not None else None
+    if known is not None:
+        outcome.findings, outcome.suppressed = known
+        outcome.parsed = 1
+        return
     source = decode(data)
     found: list[Finding] = []
+    followed: dict[tuple[str, str], str | None] = {}
     if rules or options.parse_all:
         module = build(path, source)
         outcome.parsed = 1
         found = [finding for rule in rules for finding in rule.findings(module)]
+        followed = module.memo.get("followed", {}).copy()
         module.release()
     wanted = names_us or (bool(found) and b"noqa" in data)
     suppressions = Suppressions.of(source) if wanted else Suppressions()
@@ -175,6 +198,8 @@ def _judge(outcome: AuditResult, path: str, data: bytes, options: AuditOptions) 
     outcome.suppressed = len(found) - len(left)
     outcome.findings = [finding for finding in left if options.shows(finding)]
     outcome.findings += _unused(path, suppressions, options)
+    if results is not None:
+        results.store(key, outcome.findings, outcome.suppressed, followed)
 
 
 def _unused(path: str, suppressions: Suppressions, options: AuditOptions) -> list[Finding]:

@@ -30,28 +30,31 @@ def cache_module(module: Module, name: str) -> str:
 
 def seen_in(module: Module, qualified: str, methods: dict[str, Literal["read", "write"]]) -> Seen:
     """What the imported function does to a cache, as far as its file shows."""
-    place = place_of(module.path, qualified.rpartition(".")[0])
+    place = follow(module, module.path, qualified.rpartition(".")[0])
     if place is None:
         return "unknown"
-    followed: set[str] = module.memo.setdefault("followed", set())
-    followed.add(place)
     return _roles(place, os.stat(place).st_mtime_ns, tuple(methods.items())).get(last(qualified), "unknown")
 
 
 def followed_function(module: Module, name: str) -> tuple[Module, Function] | None:
     """The function behind a bare name that is imported from a file of the project, and that file."""
     owner, _, own = module.imports.get(name, "").rpartition(".")
-    place = (
-        place_of(module.path, owner)
-        if owner.lstrip(".").partition(".")[0] not in sys.stdlib_module_names
-        else None
-    )
+    if owner.lstrip(".").partition(".")[0] in sys.stdlib_module_names:
+        return None
+    place = follow(module, module.path, owner)
     if place is None:
         return None
-    module.memo.setdefault("followed", set()).add(place)
     other = built(place)
     found = [f for f in other.functions if f.name == own and f.cls is None] if other is not None else []
     return (other, found[0]) if other is not None and len(found) == 1 else None
+
+
+def follow(module: Module, of: str, dotted: str) -> str | None:
+    """The file of a module that a file imports. The module remembers it: its findings depend on that file."""
+    place = place_of(of, dotted)
+    followed: dict[tuple[str, str], str | None] = module.memo.setdefault("followed", {})
+    followed[of, dotted] = place
+    return place
 
 
 def place_of(of: str, dotted: str) -> str | None:

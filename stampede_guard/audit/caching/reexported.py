@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from stampede_guard.audit.caching.imported import built, place_of
+from stampede_guard.audit.caching.imported import built, follow
 from stampede_guard.audit.source.decorations import Decoration, decorations
 from stampede_guard.audit.source.model import Module
 from stampede_guard.audit.source.origins import origin
@@ -72,9 +72,8 @@ def _follow(module: Module, written: str) -> str:
     if not name or name.lstrip(".").partition(".")[0] in (*_LIBRARIES, *sys.stdlib_module_names):
         return ""
     name, file = f"{name}.{attributes}" if attributes else name, module.path
-    followed: set[str] = module.memo.setdefault("followed", set())
     for _ in range(_HOPS):
-        name, file = _step(name, file, followed)
+        name, file = _step(module, name, file)
         if name.partition(".")[0] in _LIBRARIES:
             return name
         if not name:
@@ -82,14 +81,13 @@ def _follow(module: Module, written: str) -> str:
     return ""
 
 
-def _step(name: str, file: str, followed: set[str]) -> tuple[str, str]:
+def _step(module: Module, name: str, file: str) -> tuple[str, str]:
     """What a qualified name is in the file that defines it, and that file. Both are empty if it is not found."""
     owner, rest = name, ""
     for _ in range(2):  # `shop.cache`, and `shop.cache.early`
         owner, _dot, last = owner.rpartition(".")
-        place = place_of(file, owner)
+        place = follow(module, file, owner)
         if place is not None:
-            followed.add(place)
             known = _exports(place, os.stat(place).st_mtime_ns).get(last, "")
             return (f"{known}{rest}", place) if known else ("", "")
         rest = f".{last}{rest}"
