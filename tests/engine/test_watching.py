@@ -26,7 +26,7 @@ from stampede_guard.engine.stats.happenings import (
     hashed,
 )
 from stampede_guard.engine.stats.hottest import Hottest
-from stampede_guard.engine.stats.watching import HOTTEST, Watching
+from stampede_guard.engine.stats.watching import HOTTEST, YOUNG, Watching
 from stampede_guard.events import BreakerOpened, Computed, Fallback, Hit, LeaseWon, Started, TakenOver
 from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.fleet.snapshot import HotEntry, snapshot
@@ -34,7 +34,7 @@ from stampede_guard.ops.fleet.viewer import Viewer
 from stampede_guard.stores.console.console import Console
 from stampede_guard.stores.fleet.histogram import BOUNDS, bucket_of, quantile
 from stampede_guard.stores.fleet.series import WATCHED
-from stampede_guard.stores.fleet.stream import from_stream
+from stampede_guard.stores.fleet.stream import PROCESS_BEGAN, from_stream
 from tests.support.gate import Gate, until
 from tests.support.guards import Guards
 
@@ -190,6 +190,27 @@ def test_without_a_viewer_there_is_no_hook() -> None:
     assert watching.take() == {}
 
 
+def test_a_new_process_tells_once_when_it_began() -> None:
+    now = [100.0]
+    watching = Watching(Hooks(), clock=lambda: now[0])
+    now[0] += 42
+    watching.switch(on=True)
+    ((ago, line),) = watching.happenings.take()
+    assert json.loads(line)["kind"] == "process began" and 42_000 <= ago < 43_000
+    watching.switch(on=False)
+    watching.switch(on=True)
+    assert watching.happenings.take() == []
+
+
+def test_an_old_process_does_not_tell_when_it_began() -> None:
+    """Else the processes of an old fleet would all tell it at once, to the first viewer."""
+    now = [100.0]
+    watching = Watching(Hooks(), clock=lambda: now[0])
+    now[0] += YOUNG
+    watching.switch(on=True)
+    assert watching.happenings.take() == []
+
+
 def test_another_hook_of_the_guard_stays() -> None:
     seen: list[object] = []
     hooks = Hooks([seen.append])
@@ -313,7 +334,7 @@ async def test_a_computation_that_begins_is_told_at_once_because_its_process_may
             kinds: list[str] = []
             while "began" not in kinds:
                 kinds = [one.kind for one in await watch.happened()]
-            assert kinds == ["asked", "granted", "began"]
+            assert kinds == [PROCESS_BEGAN, "asked", "granted", "began"]
             gate.open()
             await caller
 

@@ -10,6 +10,7 @@
 | `refused`, `recovered`, `not stored` | an answer of the store | `Refused`, `Recovered`, `NotStored` |
 | `lease won`, `lease released`, `lease lost` | leases with `hooks=(guard.report,)` | `LeaseWon` and others |
 | `job ended` | a slot of a job has its outcome | `JobEnded` |
+| `process began` | a process of the fleet is new; many at once are a deployment | |
 
 All processes choose the same entries for the sample, because the entry's hash decides. So a herd is recorded in all of
 its processes, or in none. If an entry outside the sample has a fault, this process adds what its flights did before, as
@@ -43,7 +44,7 @@ from stampede_guard.events import (
     TakenOver,
     TimedOut,
 )
-from stampede_guard.stores.fleet.stream import hashed
+from stampede_guard.stores.fleet.stream import PROCESS_BEGAN, hashed
 from stampede_guard.values.forks import renew_in_children
 from stampede_guard.values.processplace import this_place
 
@@ -123,6 +124,11 @@ class Happenings:
                 if entry:
                     self._recall(entry)
                 self._add(self._line(fault, getattr(event, "function", ""), entry, _details(event)))
+
+    def began(self, ago: float) -> None:
+        """This process began so many seconds ago."""
+        with self._lock:
+            self._add(_TimedLine(self._clock() - ago, "", {"kind": PROCESS_BEGAN, "function": "", "key": ""}))
 
     def step(self, kind: str, function: str, entry: str, details: Mapping[str, object]) -> None:
         """What a flight does: see `Hooks.steps`."""

@@ -7,6 +7,7 @@ the processes, are those of the fleet: how many processes there are, and for how
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Mapping
 
 from stampede_guard.engine.hooks import Hooks
@@ -23,6 +24,8 @@ __all__ = ["HOT", "PROCESSES", "Watching"]
 
 HOTTEST = 10
 """Entries that one process publishes in a slot."""
+YOUNG = 600.0
+"""Seconds that the figures of the console show."""
 HOT = "hot"
 PROCESSES = "processes"
 
@@ -37,8 +40,12 @@ class Watching:
     series = WATCHED
     reader = "stampede-guard top"
 
-    def __init__(self, hooks: Hooks) -> None:
+    def __init__(self, hooks: Hooks, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._hooks = hooks
+        self._clock = clock
+        self._born: float | None = clock()
+        """When this process began. None if it has told that."""
+        renew_in_children(self, "_born", clock)
         self.on = False
         self._lock = PassableLock()
         renew_in_children(self, "_lock", PassableLock)
@@ -66,11 +73,18 @@ class Watching:
                 return
             self._begin(shows_names=shows_names)
             if on and not self.on:
+                self._tell_birth()
                 self._hooks.add(self)
             elif self.on and not on:
                 self._hooks.remove(self)
             self._hooks.steps = self._step if on else None
             self.on = on
+
+    def _tell_birth(self) -> None:
+        """Once, and only if a page that opens now can show it: so a viewer does not make an old fleet tell at once."""
+        if self._born is not None and (ago := self._clock() - self._born) < YOUNG:
+            self.happenings.began(ago)
+        self._born = None
 
     def __call__(self, event: Event, /) -> None:
         self._sums(event)

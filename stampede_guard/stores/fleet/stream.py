@@ -17,6 +17,8 @@ __all__ = [
     "KEPT_MS",
     "LONGEST",
     "MOST_KEPT",
+    "NO_FAULTS",
+    "PROCESS_BEGAN",
     "Happening",
     "from_stream",
     "hashed",
@@ -36,7 +38,10 @@ HERD_KINDS = frozenset(
         "woken", "found", "landed",
     )
 )  # fmt: skip
-"""What flights tell of a herd. All other kinds are faults, leases and jobs."""
+"""What flights tell of a herd. Other kinds are faults, leases and jobs."""
+PROCESS_BEGAN = "process began"
+"""A mark in figures."""
+NO_FAULTS = HERD_KINDS | {PROCESS_BEGAN}
 LARGEST = 1 << 63
 """Whole numbers of a detail are smaller."""
 LATEST = 14

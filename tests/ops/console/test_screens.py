@@ -143,6 +143,7 @@ async def test_a_function_is_shown_over_time_with_its_policy(
     assert all(hot["key"].startswith("#") for hot in found["hottest"]), "names are hashed unless asked for"
     ttl = next(row for row in found["policy"] if row["field"] == "ttl")
     assert ttl["value"] == 77 and ttl["set"] and "short enough" in ttl["reason"]
+    assert any("began" in text for _, text in found["marks"]), "the processes of the fleet are new"
     page = (await browser.see("/function", name="shop.quality")).text
     assert 'class="heat"' in page and "<strong>77</strong>" in page
 

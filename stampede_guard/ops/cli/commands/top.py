@@ -14,7 +14,7 @@ from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.cli.texts import seconds_text
 from stampede_guard.ops.fleet.viewer import Viewer
 from stampede_guard.stores.fleet.series import WATCHED
-from stampede_guard.stores.fleet.stream import HERD_KINDS
+from stampede_guard.stores.fleet.stream import NO_FAULTS
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -133,7 +133,7 @@ def _picture(seen: Snapshot, happened: list[Happening], namespace: str) -> Group
     parts: list[Any] = [_overview(seen, namespace)]
     parts += [Text(f"! {one}", style="bold red") for one in seen.troubles[:LINES]]
     parts += ["", _functions(seen), "", _hottest(seen)]
-    faults = [one for one in happened if one.kind not in HERD_KINDS][-LINES:]
+    faults = [one for one in happened if one.kind not in NO_FAULTS][-LINES:]
     if faults:
         parts += ["", *(Text(_line(one)) for one in faults)]
     return Group(*parts)

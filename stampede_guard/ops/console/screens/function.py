@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from stampede_guard.ops.console.fleet import KEPT_SLOTS
 from stampede_guard.ops.console.screen import Asked, ConsoleScreen, Parameter
 from stampede_guard.ops.console.screens.functions import MODE, row_of
 from stampede_guard.stores.fleet.series import WATCHED
+from stampede_guard.stores.fleet.stream import PROCESS_BEGAN
 from stampede_guard.stores.fleet.sums import FunctionSums, sums_of
 from stampede_guard.stores.switch import EVERYTHING, LONGEST_TITLE
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from stampede_guard.ops.console.fleet import Fleet
     from stampede_guard.stores.fleet.stream import Happening
 
-__all__ = ["SCREEN"]
+__all__ = ["SCREEN", "marks_of"]
 
 _ROW = re.compile(r"^\| `(\w+)` \|([^|]*)\|([^|]*)\|([^|]*)\|$", re.MULTILINE)
 MOST_FAULTS = 12
@@ -32,12 +34,13 @@ async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
     seen = await fleet.now()
     switches = await (await fleet.reached()).steps.switches(fleet.namespace)
     slots = await fleet.slots()
-    happened = [one for one in await fleet.happened(most=1000) if one.function in (title, EVERYTHING)]
+    lines = await fleet.happened(most=1000)
+    happened = [one for one in lines if one.function in (title, EVERYTHING)]
     return {
         "seconds": seen.seconds,
         "function": row_of(title, seen.functions.get(title, FunctionSums()), seen.seconds, switches),
         "history": _history(slots, title),
-        "marks": _marks(slots, happened),
+        "marks": marks_of(slots, happened, lines),
         "policy": _policy(fleet, title),
         "hottest": [
             {"key": hot.key, "calls": seen.rate(hot.calls)} for hot in seen.hottest if hot.function == title
@@ -65,10 +68,17 @@ def _history(slots: Mapping[int, Mapping[bytes, bytes]], title: str) -> dict[str
     return {**found, "took": took, "waited": waited}
 
 
-def _marks(slots: Mapping[int, Any], happened: Sequence[Happening]) -> list[tuple[int, str]]:
-    """Changes of the mode through the console: index of the slot, and who did what."""
+def marks_of(
+    slots: Mapping[int, Any], happened: Sequence[Happening], lines: Sequence[Happening]
+) -> list[tuple[int, str]]:
+    """Changes of the mode, and the beginnings of processes: index of the slot, and what it was.
+
+    `happened`: of this function. `lines`: of the whole fleet.
+    """
     first = max(slots, default=0) - KEPT_SLOTS + 1
-    return [
+    born = Counter(int(one.at // WATCHED.seconds) - first for one in lines if one.kind == PROCESS_BEGAN)
+    began = [(slot, f"{many} process{'es' if many > 1 else ''} began") for slot, many in sorted(born.items())]
+    return began + [
         (int(one.at // WATCHED.seconds) - first, f"{one.detail.get('user')}: {one.detail.get('said')}")
         for one in happened
         if one.kind == "operator" and one.detail.get("what") == "mode"

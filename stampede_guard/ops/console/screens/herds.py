@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from stampede_guard.ops.console.screen import Asked, ConsoleScreen, Parameter
 from stampede_guard.ops.fleet.herds import HerdStory, herds
 from stampede_guard.ops.fleet.lanes import drawn, panel_of
-from stampede_guard.stores.fleet.stream import HERD_KINDS
+from stampede_guard.stores.fleet.stream import NO_FAULTS
 
 if TYPE_CHECKING:
     from stampede_guard.ops.console.fleet import Fleet
@@ -29,7 +29,7 @@ async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
         for herd in known
         if asked["function"] in ("", herd.function) and (herd.faults or asked["only"] != "faults")
     ]
-    faults = [one for one in happened if one.kind not in HERD_KINDS and one.kind != "left out"][-FAULTS:]
+    faults = [one for one in happened if one.kind not in NO_FAULTS and one.kind != "left out"][-FAULTS:]
     return {
         "herds": [_row(herd) for herd in shown[:ROWS]],
         "faults": [
