@@ -9,7 +9,7 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from stampede_guard.audit.engine import AuditResult
-from stampede_guard.audit.finding import Finding
+from stampede_guard.audit.finding import Finding, SkippedFile
 from stampede_guard.audit.reports.guides import page
 
 _SEVERITIES = {"high": "major", "medium": "minor", "low": "info"}
@@ -20,7 +20,18 @@ _UNSHOWN = {number: "?" for number in range(32) if number not in (9, 10, 13)}
 def gitlab(outcome: AuditResult) -> str:
     """GitLab's Code Quality report. A fingerprint stays the same when lines are added above."""
     seen: Counter[str] = Counter()
-    return json.dumps([_issue(finding, seen) for finding in outcome.findings], indent=2) + "\n"
+    found = [_issue(finding, seen) for finding in outcome.findings]
+    return json.dumps([*found, *map(_unread, outcome.skipped)], indent=2) + "\n"
+
+
+def _unread(skipped: SkippedFile) -> dict[str, Any]:
+    return {
+        "description": f"not audited: {skipped.reason}",
+        "check_name": "skipped-file",
+        "fingerprint": hashlib.sha256(f"{skipped.path}:skipped".encode()).hexdigest(),
+        "severity": "minor" if skipped.broken else "info",
+        "location": {"path": skipped.path, "lines": {"begin": 1, "end": 1}},
+    }
 
 
 def _issue(finding: Finding, seen: Counter[str]) -> dict[str, Any]:
