@@ -18,6 +18,8 @@ __all__ = ["HerdLane", "HerdMark", "HerdSpan", "HerdStory", "herds"]
 
 SETTLED_SECONDS = 0.25
 """After a value was stored, a flight that begins this much later belongs to the next expiry."""
+FAILED_SECONDS = 0.05
+"""The same after a computation raised. The next flight computes again, so only differences of clocks are allowed."""
 UNSETTLED_SECONDS = 30.0
 """The same while no value was stored. Within this time a computation shows a sign of life: it renews its lease."""
 LONGEST_SECONDS = 300.0
@@ -88,7 +90,8 @@ class HerdStory:
 
     `id` stays the same when more is known. `collapsed`: callers served by another caller's computation.
     `more_lanes`: processes that are left out. `faults`: words of faults, each once.
-    `compute_seconds`: the mean duration of the computations that have ended.
+    `compute_seconds`: the mean duration of the computations that have ended. `stored`: a value was. `error`: the class
+    name of what the last computation raised; "" if it returned. `outcome`: for a person.
     """
 
     id: str
@@ -103,6 +106,8 @@ class HerdStory:
     collapsed: int
     compute_seconds: float
     stored: bool
+    error: str
+    outcome: str
     faults: tuple[str, ...]
 
     @property
@@ -136,7 +141,10 @@ class _Gathering:
         self._key, self._function = first.key, first.function
         self._flights: set[str] = set()
         self._lanes: dict[str, _LaneLines] = {}
-        self._stored = False
+        self._stored = self._stored_error = self._failed = False
+        self._error = ""
+        self._failing: set[str] = set()
+        """Flights whose computation raised: what these publish is the error."""
         self._faults: dict[str, None] = {}
         self._more: set[str] = set()
 
@@ -146,7 +154,8 @@ class _Gathering:
         flight = _word(one.detail, "flight")
         if flight and flight in self._flights:
             return True
-        return one.at - self._last <= (SETTLED_SECONDS if self._stored else UNSETTLED_SECONDS)
+        settled = FAILED_SECONDS if self._failed else SETTLED_SECONDS if self._stored else UNSETTLED_SECONDS
+        return one.at - self._last <= settled
 
     def add(self, one: Happening) -> None:
         self._last = max(self._last, one.at)
@@ -155,7 +164,7 @@ class _Gathering:
             self._flights.add(flight)
         if one.kind in FAULTS:
             self._faults[one.kind] = None
-        self._stored = self._stored or (one.kind == "published" and one.detail.get("stored") is True)
+        self._settle(one, flight)
         lane = self._lanes.get(one.process)
         if lane is None:
             if len(self._lanes) >= MOST_LANES:
@@ -165,6 +174,33 @@ class _Gathering:
             lane = self._lanes[one.process] = _LaneLines()
         if len(lane.lines) < MOST_MARKS:
             lane.lines.append(one)
+
+    def _settle(self, one: Happening, flight: str) -> None:
+        """What is known of the outcome after this line. A fallback decides nothing."""
+        if one.kind == "woken" and one.detail.get("how") == "failure":
+            self._stored_error = True
+        if one.detail.get("fallback"):
+            return
+        if one.kind == "began":
+            self._failed = False
+        elif one.kind == "ended":
+            self._error = _word(one.detail, "error")
+            self._failed = bool(self._error)
+            if self._failed and len(self._failing) < MOST_LANES * MOST_MARKS:
+                self._failing.add(flight)
+        elif one.kind == "published" and one.detail.get("stored") is True:
+            if flight in self._failing:
+                self._stored_error = True
+            else:
+                self._stored = True
+
+    def _outcome(self) -> str:
+        if self._error:
+            served = ", and the stored error was served" if self._stored_error else ""
+            return f"the computation raised {self._error}{served}"
+        if self._stored:
+            return "a value was stored"
+        return "served the stored error" if self._stored_error else "no stored value is known"
 
     def closed(self) -> HerdStory:
         lanes = [lane.closed(process, self.began) for process, lane in self._lanes.items()]
@@ -185,6 +221,8 @@ class _Gathering:
             collapsed=max(0, callers - sum(1 for span in computed if not span.failed)),
             compute_seconds=sum(took) / len(took) if took else 0.0,
             stored=self._stored,
+            error=self._error,
+            outcome=self._outcome(),
             faults=tuple(self._faults),
         )
 

@@ -77,6 +77,39 @@ def test_the_next_expiry_of_a_key_is_another_herd() -> None:
     assert newest.id != oldest.id
 
 
+def failed(process: str, at: float = 0.0, *, stored: bool = False) -> list[Happening]:
+    lines = computed(process, at)
+    lines[3] = line(at + 0.41, process, "ended", f"{process}:{at}", seconds=0.4, error="ZeroDivisionError")
+    if not stored:
+        lines[4] = line(at + 0.42, process, "gave back", f"{process}:{at}")
+    return lines
+
+
+def test_a_herd_ends_at_its_failure_and_says_what_was_raised() -> None:
+    found = herds([*failed("a"), *failed("a", 0.9), *failed("b", 1.8)])
+    assert [herd.computations for herd in found] == [1, 1, 1]
+    assert {(herd.error, herd.stored, herd.outcome) for herd in found} == {
+        ("ZeroDivisionError", False, "the computation raised ZeroDivisionError")
+    }
+
+
+def test_a_stored_error_is_no_stored_value() -> None:
+    herd = only(herds([*failed("a", stored=True), *waited("b", 0.001)]))
+    assert not herd.stored
+    assert herd.outcome == "the computation raised ZeroDivisionError, and the stored error was served"
+    woken = [line(0.0, "b", "asked", "1"), line(0.1, "b", "woken", "1", how="failure")]
+    assert only(herds(woken)).outcome == "served the stored error"
+
+
+def test_a_waiter_that_computes_after_a_failure_belongs_to_the_herd() -> None:
+    """Its flight asked before the failure, and its value is the outcome."""
+    second = computed("b", 0.002)
+    later = [second[0], *(line(one.at - 1000 + 0.5, "b", one.kind, **dict(one.detail)) for one in second[1:])]
+    herd = only(herds([*failed("a"), *later]))
+    assert (herd.computations, herd.stored, herd.error) == (2, True, "")
+    assert herd.outcome == "a value was stored"
+
+
 def test_a_flight_that_asks_a_moment_after_the_publication_belongs_to_the_herd() -> None:
     late = [line(0.5, "c", "asked", "c:1"), line(0.51, "c", "landed", "c:1", callers=1)]
     assert len(only(herds([*computed("a"), *late])).lanes) == 2

@@ -27,7 +27,8 @@ async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
     shown = [
         herd
         for herd in known
-        if asked["function"] in ("", herd.function) and (herd.faults or asked["only"] != "faults")
+        if asked["function"] in ("", herd.function)
+        and (herd.faults or herd.error or asked["only"] != "faults")
     ]
     faults = [one for one in happened if one.kind not in NO_FAULTS and one.kind != "left out"][-FAULTS:]
     return {
@@ -61,6 +62,8 @@ def _row(herd: HerdStory) -> dict[str, Any]:
         "collapsed": herd.collapsed,
         "saved_seconds": herd.saved_seconds,
         "stored": herd.stored,
+        "error": herd.error,
+        "outcome": herd.outcome,
         "faults": list(herd.faults),
     }
 
