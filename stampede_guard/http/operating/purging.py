@@ -10,6 +10,7 @@ names in the store are walked. A computation has a record there from before it b
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from stampede_guard.api.names import names_stored
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
     from stampede_guard.engine.engine import Invalidation
 
-__all__ = ["purge"]
+__all__ = ["drop", "matching", "purge"]
 
 AT_ONCE = 100
 
@@ -53,19 +54,29 @@ async def purge(
         raise Misuse("purge takes one of url=, prefix= and tag=")
     if tag is not None:
         return await guard.invalidate_tag(tag_of_group(tag))
-    wanted, begins = Addresses.of(url=url, prefix=prefix), prefix_of(name)
     answers: set[Invalidation] = set()
+    async for entries in matching(guard, url=url, prefix=prefix, name=name):
+        answers |= await drop(guard, entries)
+    return "pending" if "pending" in answers else "done"
+
+
+async def matching(
+    guard: StampedeGuard, *, url: str | None = None, prefix: str | None = None, name: str = "stampede_guard"
+) -> AsyncIterator[list[str]]:
+    """Names of entries without the namespace, at most 100 at once. Arguments and errors are those of `purge`."""
+    wanted, begins = Addresses.of(url=url, prefix=prefix), prefix_of(name)
     part: list[str] = []
     async for entry in names_stored(guard, begins):
         if wanted.include(entry, begins):
             part.append(entry)
         if len(part) == AT_ONCE:
-            answers |= await _drop(guard, part)
+            yield part
             part = []
-    answers |= await _drop(guard, part)
-    return "pending" if "pending" in answers else "done"
+    if part:
+        yield part
 
 
-async def _drop(guard: StampedeGuard, entries: list[str]) -> set[Invalidation]:
+async def drop(guard: StampedeGuard, entries: list[str]) -> set[Invalidation]:
+    """The distinct answers."""
     engine, policy = guard.engine, guard.policy
     return set(await asyncio.gather(*(engine.invalidate(engine.prefix + entry, policy) for entry in entries)))
