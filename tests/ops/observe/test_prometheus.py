@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 import typing
 
 import pytest
@@ -131,3 +133,18 @@ def test_labels_are_bounded_whatever_keys_are_called(registry: CollectorRegistry
     assert (
         registry.get_sample_value("stampede_guard_calls_total", {"function": "other", "result": "hit"}) == 50
     )
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [("prometheus", "prometheus_client", "prometheus"), ("otel", "opentelemetry", "otel")],
+)
+def test_a_hook_without_its_extra_says_what_to_install(module: str, package: str, extra: str) -> None:
+    program = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "from stampede_guard.errors import Misuse\n"
+        f"try: import stampede_guard.observe.{module}\n"
+        "except Misuse as error: print(error)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert f"pip install '.[{extra}]'" in told.stdout
