@@ -54,11 +54,15 @@ async def test_top_shows_what_the_processes_do(operator: Operator) -> None:
     assert len({one["process"] for one in found["happened"]}) == PROCESSES
     assert f"processes {PROCESSES}" in shown.out and "shop.quality" in shown.out
     assert f"{operator.namespace}:shop.quality:" in shown.out, "--names"
+    assert "computed, collapsed, failed and saved time: sums of the last" in shown.out
     assert modes.json == {}, "the viewer's switch is no mode"
 
 
 async def test_top_says_what_it_waits_for(operator: Operator) -> None:
-    assert "waiting for the first numbers" in (await operator.call("top", "--once", "--wait", "0")).out
+    told = await operator.call("top", "--once", "--wait", "0")
+    assert "waiting for the first numbers" in told.out
+    assert told.err == "waiting for the first numbers of the fleet (0 s)...\n"
+    assert (await operator.call("top", "--json", "--wait", "0")).err == ""
     nobody = screen_text(_picture(snapshot({1: {}}), [], operator.namespace))
     assert "no process of this namespace publishes" in nobody
 

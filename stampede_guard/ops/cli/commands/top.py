@@ -61,6 +61,8 @@ def top(
             Viewer(console, session, namespace, shows_names=names) as watch,
         ):
             if once or as_json:
+                if not as_json:
+                    typer.echo(f"waiting for the first numbers of the fleet ({wait:g} s)...", err=True)
                 await asyncio.sleep(wait)
                 seen, happened = await watch.look(), await watch.happened()
                 if as_json:
@@ -132,7 +134,8 @@ def _picture(seen: Snapshot, happened: list[Happening], namespace: str) -> Group
         )
     parts: list[Any] = [_overview(seen, namespace)]
     parts += [Text(f"! {one}", style="bold red") for one in seen.troubles[:LINES]]
-    parts += ["", _functions(seen), "", _hottest(seen)]
+    sums = f"computed, collapsed, failed and saved time: sums of the last {seen.seconds:.0f} s"
+    parts += ["", _functions(seen), Text(sums, style="dim"), "", _hottest(seen)]
     faults = [one for one in happened if one.kind not in NO_FAULTS][-LINES:]
     if faults:
         parts += ["", *(Text(_line(one)) for one in faults)]
