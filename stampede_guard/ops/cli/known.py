@@ -17,6 +17,8 @@ from stampede_guard.values.keys.kinds import UNNAMED
 __all__ = ["Known", "functions_known", "of_function", "told_namespaces"]
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from stampede_guard.stores.console.console import Console
 
 PATIENCE = 5.0
@@ -62,10 +64,18 @@ async def functions_known(url: str | None, namespace: str, name: str) -> Known:
     return known
 
 
-async def of_function(console: Console, namespace: str, name: str, most: int) -> list[str]:
+async def of_function(
+    console: Console,
+    namespace: str,
+    name: str,
+    most: int,
+    *,
+    hint: Callable[[Console], Awaitable[str]] | None = None,
+) -> list[str]:
     """The entries of one function: its whole name, or the last part of it. More than `most` are not collected.
 
-    Raises `Misuse` if no function has this name, or several have.
+    Raises `Misuse` if no function has this name, or several have. `hint`: what the error says in addition if the
+    namespace has no entries.
     """
     known = Known()
     by_title: dict[str, list[str]] = {}
@@ -86,7 +96,8 @@ async def of_function(console: Console, namespace: str, name: str, most: int) ->
     if by_title:
         raise Misuse(f"several functions are called {name!r}: write {' or '.join(sorted(by_title))}")
     if not known.titles:
-        raise Misuse(f"no entries in namespace {namespace!r}. {await told_namespaces(console)}".strip())
+        more = "" if hint is None else await hint(console)
+        raise Misuse(f"no entries in namespace {namespace!r}. {more}".strip())
     raise Misuse(
         f"no entry in namespace {namespace!r} belongs to a function named {name!r}; the nearest are: "
         f"{', '.join(known.nearest(name))}"

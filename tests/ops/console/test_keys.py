@@ -180,6 +180,14 @@ async def test_entries_of_other_namespaces_are_out_of_reach(named: Browser, shop
     assert (await named.see("/api/keys", entry="other:=report:7")).status_code == 404
 
 
+async def test_an_empty_namespace_names_no_other_one(named: Browser, valkey: redis.asyncio.Redis) -> None:
+    async with StampedeGuard(valkey, namespace="stranger") as other:
+        await other.set("report", 7, ttl=60)
+        answer = await named.submit("invalidate_function", page="/keys?function=report", function="report")
+    assert answer.status_code == 400
+    assert "no entries in namespace" in answer.text and "stranger" not in answer.text
+
+
 async def test_names_are_text_and_never_markup(guard: StampedeGuard, named: Browser) -> None:
     await guard.set("<script>alert(1)</script>", 7, ttl=60)
     await guard.set('"><img src=x onerror=alert(1)>', 7, ttl=60, tags=("<b>tag</b>",))

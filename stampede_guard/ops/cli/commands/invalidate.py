@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stampede_guard.errors import Misuse
-from stampede_guard.ops.cli.known import of_function
+from stampede_guard.ops.cli.known import of_function, told_namespaces
 from stampede_guard.ops.cli.names import complete
 from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import FAILED, answer, run, unreached, warn_of
@@ -85,7 +85,7 @@ async def _found(
         found = []
         async with console_at(url) as console:
             if function is not None:
-                found = await of_function(console, namespace, function, limit)
+                found = await of_function(console, namespace, function, limit, hint=told_namespaces)
             else:
                 found = await _matching(console, namespace, match or "*", limit)
             missing = unreached(console, url=url)
