@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     )
     from stampede_guard.http.headers import cache_control
     from stampede_guard.http.middleware import StampedeMiddleware
+    from stampede_guard.http.operating.listing import stored_urls
     from stampede_guard.http.operating.purging import purge
+    from stampede_guard.http.operating.warming import warm
     from stampede_guard.http.requests.routes import CacheRoute
     from stampede_guard.policy import Limits, Policy
     from stampede_guard.values.encryption import Encryption
@@ -71,6 +73,8 @@ _HOMES = {
     "previous": "engine.previous",
     "purge": "http.operating.purging",
     "register_failure": "values.failures",
+    "stored_urls": "http.operating.listing",
+    "warm": "http.operating.warming",
 }
 
 __all__ = [
@@ -104,6 +108,8 @@ __all__ = [
     "previous",
     "purge",
     "register_failure",
+    "stored_urls",
+    "warm",
 ]
 
 
