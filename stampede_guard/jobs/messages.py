@@ -35,6 +35,8 @@ Outcome = Literal["running", "completed", "failed", "missed", "skipped", "abando
 """`missed`: no worker was there in time. `skipped`: another run of the job was still going on. `abandoned`: its worker
 vanished."""
 
+PAUSED = "the job was paused"
+"""The error of slots that were missed through a pause."""
 ENDED: tuple[Outcome, ...] = ("completed", "failed", "missed", "skipped", "abandoned")
 
 

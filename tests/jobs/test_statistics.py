@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stampede_guard.jobs.history.statistics import statistics
-from stampede_guard.jobs.messages import Outcome, RunView
+from stampede_guard.jobs.messages import PAUSED, Outcome, RunView
 
 
 def run(slot: int, outcome: Outcome = "completed", *, took: float = 1.0, error: str = "") -> RunView:
@@ -21,6 +21,14 @@ def test_a_skipped_slot_is_neither_success_nor_failure() -> None:
     found = statistics([run(1), run(2, "skipped"), run(3, "missed"), run(4, "abandoned"), run(5, "running")])
     assert found.success_rate == 1 / 3
     assert found.counts == {"completed": 1, "skipped": 1, "missed": 1, "abandoned": 1, "running": 1}
+
+
+def test_slots_missed_through_a_pause_lower_no_success_rate() -> None:
+    paused = [run(slot, "missed", error=PAUSED) for slot in (3, 4)]
+    found = statistics([run(1), run(2), *paused])
+    assert (found.success_rate, found.tried, found.missed_while_paused) == (1.0, 2, 2)
+    assert found.counts["missed"] == 2
+    assert statistics(paused).success_rate is None
 
 
 def test_what_failed_counts_against_success_and_in_no_duration() -> None:

@@ -20,6 +20,7 @@ from stampede_guard.jobs.following.watch import SEEN_FOR, Watch
 from stampede_guard.jobs.history.deadman import deserted
 from stampede_guard.jobs.job import Job
 from stampede_guard.jobs.messages import (
+    PAUSED,
     Claim,
     Claimed,
     Early,
@@ -44,7 +45,6 @@ LONGEST_PAUSE = 5.0
 """The longest pause, in seconds, between two requests to a back end that is away."""
 SHORTEST_LOOK = 1.0
 """The shortest pause, in seconds, between two looks at a schedule that other workers follow."""
-PAUSED = "the job was paused"
 LOOK_JITTER = 0.25
 """Jitter: the pause between two looks is up to this share shorter, at random."""
 

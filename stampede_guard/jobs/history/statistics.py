@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stampede_guard.jobs.messages import Outcome, RunView
+from stampede_guard.jobs.messages import PAUSED, Outcome, RunView
 
 __all__ = ["ErrorPattern", "Statistics", "statistics"]
 
@@ -36,12 +36,15 @@ class ErrorPattern:
 class Statistics:
     """Statistics of the given runs. Durations are seconds, of completed runs; 0 if there are none.
 
-    `success_rate`: the share of completed runs among the completed, failed, abandoned and missed; None without such
-    runs. `suggested_time_limit`: None if fewer than five runs completed.
+    `success_rate`: the share of completed runs among the completed, failed, abandoned and missed, which are
+    `tried` together; None without such runs. Slots missed through a pause are not among them but in
+    `missed_while_paused`. `suggested_time_limit`: None if fewer than five runs completed.
     """
 
     counts: dict[Outcome, int]
     success_rate: float | None
+    tried: int
+    missed_while_paused: int
     mean: float
     p95: float
     longest: float
@@ -52,10 +55,12 @@ class Statistics:
 def statistics(runs: Iterable[RunView], *, most_failures: int = 10) -> Statistics:
     """Compute them in one pass over the runs, in any order."""
     counts: Counter[Outcome] = Counter()
+    paused = 0
     durations: list[float] = []
     patterns: dict[str, ErrorPattern] = {}
     for run in runs:
         counts[run.outcome] += 1
+        paused += run.outcome == "missed" and run.error == PAUSED
         if run.outcome == "completed":
             durations.append(max(0.0, run.finished_at - run.started_at))
         if run.outcome in ("failed", "abandoned"):
@@ -63,10 +68,12 @@ def statistics(runs: Iterable[RunView], *, most_failures: int = 10) -> Statistic
             known = patterns.get(pattern, ErrorPattern(pattern, 0, 0))
             patterns[pattern] = ErrorPattern(pattern, known.count + 1, max(known.latest_slot, run.slot))
     durations.sort()
-    tried = counts["completed"] + counts["failed"] + counts["abandoned"] + counts["missed"]
+    tried = counts["completed"] + counts["failed"] + counts["abandoned"] + counts["missed"] - paused
     return Statistics(
         counts=dict(counts),
         success_rate=counts["completed"] / tried if tried else None,
+        tried=tried,
+        missed_while_paused=paused,
         mean=sum(durations) / len(durations) if durations else 0.0,
         p95=durations[math.ceil(0.95 * len(durations)) - 1] if durations else 0.0,
         longest=durations[-1] if durations else 0.0,

@@ -112,6 +112,9 @@ async def test_a_job_is_paused_and_resumed(operator: Operator, jobs: Jobs, tmp_p
     told = operator.run("jobs", "run", "program_of_jobs:jobs", "sync", **here)
     assert (told.code, told.out) == (1, "sync: failed: PermissionError: 401\n")
     assert "sync is paused by Ada [of ops]" in told.err
+    told = await operator.call("jobs", "resume", "sync")
+    assert told.out == "sync: resumed (was paused by Ada [of ops])\n"
+    assert (await operator.call("jobs", "resume", "sync")).out == "sync: was not paused\n"
     told = await operator.call("jobs", "resume", "sync", "--json")
     assert (told.json["paused_at"], told.json["resumed_at"] > 0) == (0.0, True)
     assert "paused" not in (await operator.call("jobs", "list")).out

@@ -152,11 +152,14 @@ def resume(
 
     async def work() -> int:
         async with leases_at(url, namespace) as client:
+            before = await Jobs(client).view(name)
             view = await Jobs(client).resume(name)
         if as_json:
             answer(_as_json(view))
+        elif before is not None and before.paused_at:
+            typer.echo(f"{name}: resumed (was paused by {before.paused_by})")
         else:
-            typer.echo(f"{name}: not paused")
+            typer.echo(f"{name}: was not paused")
         return 0
 
     run(work, url=url, as_json=as_json)
@@ -303,9 +306,13 @@ def _runs(runs: list[RunView], figures: Statistics) -> None:
 
 
 def _figures(figures: Statistics) -> str:
+    missed = figures.missed_while_paused
+    paused = f"{missed} {'slot' if missed == 1 else 'slots'} missed while paused"
     if figures.success_rate is None:
-        return "no run has ended"
+        return f"no run has ended; {paused}" if missed else "no run has ended"
     said = [f"{figures.success_rate:.1%} succeed"]
+    if missed:
+        said.append(paused)
     if figures.longest:
         said.append(
             f"mean {seconds_text(figures.mean)}, P95 {seconds_text(figures.p95)}, "
