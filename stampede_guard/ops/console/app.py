@@ -97,10 +97,12 @@ class ConsoleApp:
             raise Misuse(
                 f"allow={allow!r}: write a function that takes the request and returns True or a name"
             )
+        if isinstance(actions, str):
+            raise Misuse(f"actions={actions!r}: write actions=({actions!r},)")
         self.fleet = fleet
         self._allow = allow
         self._actions: dict[str, Action] = {one.name: one for screen in SCREENS for one in screen.actions}
-        self._allowed = frozenset([actions] if isinstance(actions, str) else actions)
+        self._allowed = frozenset(actions)
         if unknown := self._allowed - self._actions.keys():
             known = ", ".join(sorted(self._actions)) or "none yet"
             raise Misuse(f"actions={sorted(unknown)}: the console has these actions: {known}")

@@ -45,7 +45,9 @@ def duration_text(seconds: float | None) -> str:
     for unit, length, digits in (("d", 86_400, 1), ("h", 3600, 1), ("min", 60, 0), ("s", 1, 1)):
         if seconds >= length * (2 if length > 1 else 1):
             return f"{seconds / length:.{digits}f} {unit}"
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 or not seconds else f"{seconds * 1e6:.0f} µs"
+    if 1e-3 <= seconds < 1e-2:
+        return f"{seconds * 1e3:.1f} ms"
+    return f"{seconds * 1e3:.0f} ms" if seconds >= 1e-3 or not seconds else f"{seconds * 1e6:.0f} µs"
 
 
 def bytes_text(size: float | None) -> str:

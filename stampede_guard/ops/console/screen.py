@@ -68,6 +68,7 @@ class Action:
 class ConsoleScreen:
     """`name`: its path and its template. `listed`: in the navigation. `data(fleet, asked)`: see the package.
 
+    `below`: for a page that is not listed, the listed one that leads to it.
     `streams`: an open page is rendered anew every few seconds. Not for a page that costs the servers much.
     """
 
@@ -78,6 +79,7 @@ class ConsoleScreen:
     parameters: tuple[Parameter, ...] = ()
     actions: tuple[Action, ...] = ()
     listed: bool = True
+    below: str = ""
     streams: bool = True
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -76,3 +77,17 @@ async def test_links_stay_below_the_mount_path(guard: StampedeGuard, mount: str)
         assert f'"{mount}/static/console.css' in text
         assert (await browser.get(f"{mount}/static/console.css")).status_code == 200
     await console.fleet.aclose()
+
+
+async def test_a_page_that_is_not_in_the_menu_marks_the_page_that_leads_to_it(browser: Browser) -> None:
+    text = (await browser.see("/function", name="shop.quality")).text
+    assert '<a href="/ops/functions" aria-current="true">Functions</a>' in text
+    assert '<p class="quiet crumb"><a href="/ops/functions">Functions</a></p>' in text
+    assert (
+        '<a href="/ops/functions" aria-current="page">Functions</a>' in (await browser.see("/functions")).text
+    )
+
+
+async def test_a_plain_string_of_actions_is_refused_with_the_words_to_write(guard: StampedeGuard) -> None:
+    with pytest.raises(Misuse, match=re.escape("actions='mode': write actions=('mode',)")):
+        guard.console(actions="mode")

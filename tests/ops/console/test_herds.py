@@ -8,6 +8,7 @@ import re
 from contextlib import AsyncExitStack
 
 from stampede_guard import StampedeGuard
+from stampede_guard.ops.console.pages import duration_text
 from stampede_guard.ops.console.screens import herds
 from stampede_guard.ops.fleet.lanes import STYLE
 from tests.ops.console.conftest import Browser
@@ -94,3 +95,8 @@ async def test_the_style_sheet_has_the_colours_of_the_figure(browser: Browser) -
     for rule in re.findall(r"^ +(\.herd-figure .*\})$", rules, re.MULTILINE):
         assert rule in sheet
     assert herds.SCREEN.path == "/herds"
+
+
+def test_durations_have_one_decimal_below_ten_milliseconds() -> None:
+    told = [duration_text(seconds) for seconds in (0.00123456, 0.0072, 0.00999, 0.0123, 0.34)]
+    assert told == ["1.2 ms", "7.2 ms", "10.0 ms", "12 ms", "340 ms"]

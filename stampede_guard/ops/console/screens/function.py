@@ -112,4 +112,5 @@ SCREEN = ConsoleScreen(
     (Parameter("name", "Its name.", longest=LONGEST_TITLE, required=True),),
     (MODE,),
     listed=False,
+    below="functions",
 )

@@ -68,4 +68,5 @@ SCREEN = ConsoleScreen(
         Parameter("outcome", "Only runs that ended so.", choices=("running", *ENDED)),
     ),
     listed=False,
+    below="jobs",
 )
