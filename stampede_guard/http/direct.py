@@ -144,6 +144,9 @@ def _for_get(cache: Cache, request: CacheRequest, response: Response) -> StoredR
     """
     if request.method != "POST" or first(response.fields, b"content-location") is None:
         return None
+    if cache.routing.has_users:
+        # Its user may be named by what no field shows, and a route for GET only does not name the user of a POST.
+        return None
     urls = invalidated_targets("POST", request.target.url, Response(200, tuple(
         pair for pair in response.fields if pair[0] == b"content-location"
     )))  # fmt: skip

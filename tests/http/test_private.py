@@ -251,6 +251,17 @@ async def test_the_response_to_a_users_post_is_not_stored_for_others() -> None:
         assert "hit" not in status_of(await fleet.get())
 
 
+@pytest.mark.parametrize("control", ["max-age=60", "public, max-age=60"])
+@pytest.mark.parametrize("naming", [HEADER, lambda scope: scope["headers"][-1][1].decode() or None])
+async def test_nor_is_it_if_it_has_a_lifetime(naming: Any, control: str) -> None:
+    """As a GET's, which is stored for its user only. The user may be named by what is no credential."""
+    app = App({"cache-control": control, "content-location": "http://example.test/"})
+    async with Fleet(app, private_to=naming) as fleet:
+        await fleet.get(method="POST", x_who="anna")
+        assert "hit" not in status_of(await fleet.get(x_who=""))
+        assert app.calls == 2
+
+
 @pytest.mark.parametrize("options", [{"private_to": HEADER}, {"key_cookies": ("lang",)}])
 async def test_a_post_on_a_route_that_is_too_large_stores_nothing_for_others(options: Any) -> None:
     app = App({"cache-control": "max-age=60", "content-location": "http://example.test/"})
