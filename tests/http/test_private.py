@@ -103,6 +103,9 @@ async def unclear(fleet: Fleet, app: App, fields: list[tuple[str, str]]) -> None
         "sid=a; sid=a",
         'a="; sid=anna"',
         'sid=anna; a="; b=c"',
+        "sid=anna; \xa0sid=berta",
+        "a=1; \x1fsid=berta",
+        "sid\x0b=berta",
         "sid=" + "x" * (MOST_USER_BYTES + 1),
     ],
 )

@@ -25,7 +25,7 @@ def read_cookies(fields: Fields, names: Collection[bytes]) -> Cookies | None:
     """Linear in the fields. Values are without the white space around them.
 
     None if two readers may see two values: a wanted cookie is there twice, or a quoted value has no end before its
-    semicolon, as in `a="; user=7"`. Also None for more than 16 KiB.
+    semicolon, as in `a="; user=7"`, or a name begins or ends with other white space. Also None for more than 16 KiB.
     """
     named: dict[bytes, bytes] = {}
     others = False
@@ -37,13 +37,19 @@ def read_cookies(fields: Fields, names: Collection[bytes]) -> Cookies | None:
         for pair in line.split(b";"):
             key, equals, value = pair.partition(b"=")
             key, value = key.strip(b" \t"), value.strip(b" \t")
-            if value.count(b'"') % 2 or key in named:
+            if value.count(b'"') % 2 or key in named or _is_trimmed(key):
                 return None
             if equals and key in names:
                 named[key] = value
             elif key or equals:
                 others = True
     return Cookies(named, others)
+
+
+def _is_trimmed(name: bytes) -> bool:
+    """Whether frameworks, which trim what Unicode calls white space, read another name."""
+    text = name.decode("latin-1")
+    return text != text.strip()
 
 
 def cookie(fields: Fields, name: bytes) -> bytes | None:
