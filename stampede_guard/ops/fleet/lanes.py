@@ -97,9 +97,18 @@ class Panel(NamedTuple):
 def panel_of(herd: HerdStory) -> Panel:
     """The panel of one herd."""
     what = "computation" if herd.computations == 1 else "computations"
-    title = f"{herd.function}: {herd.callers} callers, {herd.computations} {what}, {_time(herd.seconds)}"
+    whom = (
+        "1 caller"
+        if herd.callers == 1
+        else f"{herd.callers} callers"
+        if herd.callers
+        else "in the background"
+    )
+    title = f"{herd.function}: {whom}, {herd.computations} {what}, {_time(herd.seconds)}"
     if herd.more_lanes:
-        title += f"; {herd.more_lanes} more processes are left out"
+        title += (
+            f"; {herd.more_lanes} more {'process is' if herd.more_lanes == 1 else 'processes are'} left out"
+        )
     lanes = [DrawnLane(lane.process, lane.spans, lane.marks) for lane in herd.lanes]
     return Panel(title, lanes, herd.seconds)
 

@@ -16,9 +16,13 @@ import pytest
 from stampede_guard import StampedeGuard
 from stampede_guard.ops.console.access import COOKIE, token_of
 from stampede_guard.ops.console.app import ASSETS
+from stampede_guard.ops.console.fleet import Fleet
 from stampede_guard.ops.console.live import MOST_STREAMS
 from stampede_guard.ops.console.screens import SCREENS
+from stampede_guard.ops.console.screens.functions import MOST_ROWS, in_order
+from stampede_guard.ops.fleet.snapshot import Snapshot
 from stampede_guard.stores.fleet.series import WATCHED
+from stampede_guard.stores.fleet.sums import FunctionSums
 from tests.ops.cli.conftest import ROOT
 from tests.ops.console.conftest import ACTIONS, BASE, Browser, a_browser, live
 
@@ -50,6 +54,32 @@ async def fleet(valkey_url: str, namespace: str) -> AsyncIterator[None]:
     finally:
         for process in made:
             await asyncio.to_thread(process.communicate, timeout=60)
+
+
+def test_rows_keep_the_order_of_names_and_what_is_not_known_comes_last() -> None:
+    rows: list[dict[str, Any]] = [
+        {"name": name, "took": took} for name, took in (("c", 1.0), ("a", None), ("b", 2.0), ("d", 1.0))
+    ]
+    assert [row["name"] for row in in_order(rows, "took", down=True)] == ["b", "c", "d", "a"]
+    assert [row["name"] for row in in_order(rows, "took", down=False)] == ["c", "d", "b", "a"]
+
+
+async def test_a_page_of_functions_has_a_bound(monkeypatch: pytest.MonkeyPatch, browser: Browser) -> None:
+    seen = Snapshot(
+        seconds=30.0,
+        functions={f"shop.f{number:03}": FunctionSums(hits=number) for number in range(MOST_ROWS + 5)},
+        hottest=(),
+        **dict.fromkeys(("processes", "in_flight", "l1_bytes", "ok", "away", "refused", "full"), 0),
+    )
+
+    async def now(self: Fleet) -> Snapshot:
+        return seen
+
+    monkeypatch.setattr(Fleet, "now", now)
+    told = (await browser.see("/api/functions")).json()
+    assert len(told["functions"]) == MOST_ROWS and told["left_out"] == 5
+    assert "5 more are left out" in (await browser.see("/functions")).text
+    assert "left out" not in (await browser.see("/functions", q="f001")).text
 
 
 async def test_pages_show_what_the_fleet_does(fleet: None, browser: Browser) -> None:

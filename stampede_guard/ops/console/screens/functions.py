@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stampede_guard.ops.console.fleet import Fleet
     from stampede_guard.stores.fleet.sums import FunctionSums
 
-__all__ = ["MODE", "MODES", "SCREEN", "mode_in", "row_of"]
+__all__ = ["MODE", "MODES", "MOST_ROWS", "SCREEN", "in_order", "mode_in", "row_of"]
 
 MODES = ("on", "shadow", "bypass", "off", "default")
 COLUMNS = (
@@ -23,6 +23,8 @@ COLUMNS = (
     "mode", "saved_per_hour",
 )  # fmt: skip
 HOUR = 3600.0
+MOST_ROWS = 200
+"""In one page, in its order; a search finds the others."""
 
 
 def row_of(title: str, sums: FunctionSums, seconds: float, switches: Mapping[str, Switch]) -> dict[str, Any]:
@@ -53,6 +55,15 @@ def mode_in(title: str, switches: Mapping[str, Switch]) -> str:
     return "" if switch is None else str(switch)
 
 
+def in_order(rows: list[dict[str, Any]], column: str, *, down: bool) -> list[dict[str, Any]]:
+    """Rows that are equal in this column stay in the order of their names. What is not known comes last."""
+    by_name = sorted(rows, key=lambda row: str(row["name"]))
+    known = [row for row in by_name if row[column] is not None]
+    return sorted(known, key=lambda row: row[column], reverse=down) + [
+        row for row in by_name if row[column] is None
+    ]
+
+
 async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
     seen = await fleet.now()
     switches = await (await fleet.reached()).steps.switches(fleet.namespace)
@@ -62,15 +73,11 @@ async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
         for title, sums in seen.functions.items()
         if wanted in title.casefold()
     ]
-    # Two sorts: the second keeps the order of names where the column is equal. What is not known comes last.
-    column, down = asked["sort"], asked["order"] == "down"
-    rows.sort(key=lambda row: row["name"])
-    known = [row for row in rows if row[column] is not None]
-    known.sort(key=lambda row: row[column], reverse=down)
     return {
         "seconds": seen.seconds,
         "processes": seen.processes,
-        "functions": known + [row for row in rows if row[column] is None],
+        "functions": in_order(rows, asked["sort"], down=asked["order"] == "down")[:MOST_ROWS],
+        "left_out": max(0, len(rows) - MOST_ROWS),
         "known": len(seen.functions),
         "switches": {
             title: {"mode": one.mode, "sample": one.sample, "left": one.left}
