@@ -128,7 +128,10 @@ def entry_point(folder: Path) -> None:
     (info / "entry_points.txt").write_text("\n".join(["[pytest11]", *lines, ""]))
 
 
-OTHERS = ("locust", "valkey", "platformdirs", "asyncio", "anyio", "cov", "pytest_cov", "hypothesispytest")
+OTHERS = (
+    "locust", "valkey", "platformdirs", "asyncio", "anyio", "cov", "pytest_cov", "hypothesispytest", "faker",
+    "schemathesis",
+)  # fmt: skip
 
 
 def test_an_installation_brings_the_plugin_and_loads_nothing_of_the_library(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from lsprotocol import types as lsp
 from pygls.lsp.client import LanguageClient
 
+import stampede_guard.audit.editor as room
 from stampede_guard.audit.command import main
 
 SOURCE = """from django.core.cache import cache
@@ -110,6 +111,9 @@ async def test_an_editor_sees_the_settings_of_the_project(editor: Editor, tmp_pa
 def test_without_pygls_the_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # Another test of this process may have loaded it.
+    monkeypatch.delitem(sys.modules, "stampede_guard.audit.editor.server", raising=False)
+    monkeypatch.delattr(room, "server", raising=False)
     monkeypatch.setitem(sys.modules, "pygls", None)
     assert main(["--lsp"]) == 2
     assert "stampede-guard[lsp]" in capsys.readouterr().err
