@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import stampede_guard.engine.threads.portal as portals
 from stampede_guard import Policy, StampedeGuard
 from stampede_guard.engine.threads.portal import portal
 from stampede_guard.engine.threads.threads import Threads
@@ -646,3 +647,24 @@ async def test_a_refresh_in_the_background_that_would_end_the_process_ends_nothi
         assert len(runs) == 2
         fails[0] = False
         assert await function.refresh() == 3
+
+
+def test_a_portal_that_came_second_closes_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads make the first call at once. A loop that is only left lying is collected in any order, with a
+    traceback on standard error."""
+    first, made = portals.portal(), []
+
+    class Late(dict[str, portals.Portal]):
+        def get(self, *_: object) -> None:
+            """As it was a moment before the other thread put its own there."""
+
+    def noted() -> portals.Portal:
+        made.append(portal_class())
+        return made[0]
+
+    portal_class = portals.Portal
+    monkeypatch.setattr(portals, "_made", Late(portal=first))
+    monkeypatch.setattr(portals, "Portal", noted)
+    assert portals.portal() is first
+    made[0]._thread.join(60)
+    assert made[0].loop.is_closed() and not first.loop.is_closed()

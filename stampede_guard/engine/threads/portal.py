@@ -121,6 +121,7 @@ class Portal:
         self.ended = False
         """Whether its thread is gone because of a fault in the loop itself."""
         self._stopped = False
+        self._unused = False
         self._calls: set[_Call] = set()
         self._ident = 0
         self._greenlet: Any = None
@@ -143,6 +144,8 @@ class Portal:
             self.ended = True
             for call in list(self._calls):
                 call.settle(error=WaitTimeout("the event loop that serves plain functions has ended"))
+            if self._unused:
+                self.loop.close()
 
     def call(self, function: Callable[P, Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs) -> R:
         """The result or error of the coroutine function, run on the portal's loop in a copy of the caller's context.
@@ -271,6 +274,11 @@ class Portal:
         if self._thread is not None:
             self._thread.join(STOP_SECONDS)
 
+    def discard(self) -> None:
+        """End and close the loop of a portal that nobody has: its sockets might be collected first, with an error."""
+        self._unused = True
+        self.leave()
+
     def leave(self) -> None:
         """End the loop. Later calls are refused, because they would wait for ever."""
         self._stopped = True
@@ -328,7 +336,7 @@ def portal() -> Portal:
         mine = Portal()
         found = _made.setdefault("portal", mine)
         if found is not mine:
-            mine.leave()
+            mine.discard()
     return found
 
 
