@@ -89,6 +89,7 @@ def _add_hand_written(app: FastAPI, settings: AppSettings, database: Database, s
 
 
 def _add_guarded(app: FastAPI, settings: AppSettings, database: Database) -> None:
+    from bench.herd.metrics import add_metrics
     from stampede_guard import StampedeGuard  # the other modes must run without the engine
 
     guard = StampedeGuard.from_url(settings.redis_url, namespace=settings.namespace)
@@ -96,12 +97,23 @@ def _add_guarded(app: FastAPI, settings: AppSettings, database: Database) -> Non
     stale_ttl = settings.stale_ttl if settings.mode == "guard-stale" else 0.0
 
     @app.get("/quality")
-    @guard.locked_cache(ttl=settings.ttl, stale_ttl=stale_ttl)
+    @guard.locked_cache(ttl=settings.ttl, stale_ttl=stale_ttl, name="herd.quality")
     async def quality(project: int = 1) -> list[CategoryQuality]:
         return [CategoryQuality(**row) for row in await database.quality(project)]
 
+    @app.delete("/quality", status_code=204)
+    async def forget(project: int = 1) -> None:
+        await quality.invalidate(project)
+
+    @app.post("/quality", status_code=204)
+    async def renew(project: int = 1) -> None:
+        await quality.refresh(project)
+
+    add_metrics(app, guard)
+
 
 def _add_behind_middleware(app: FastAPI, settings: AppSettings, database: Database) -> None:
+    from bench.herd.metrics import add_metrics
     from stampede_guard import CacheRoute, StampedeGuard, StampedeMiddleware
 
     guard = StampedeGuard.from_url(settings.redis_url, namespace=settings.namespace)
@@ -110,6 +122,8 @@ def _add_behind_middleware(app: FastAPI, settings: AppSettings, database: Databa
     @app.get("/quality")
     async def quality(project: int = 1) -> list[CategoryQuality]:
         return [CategoryQuality(**row) for row in await database.quality(project)]
+
+    add_metrics(app, guard)
 
 
 _Message = dict[str, Any]

@@ -14,8 +14,10 @@ from typing import Protocol, Self
 
 from bench.herd import processes
 
-__all__ = ["Fleet", "Settings"]
+__all__ = ["METRICS_FOLDER", "Fleet", "Settings"]
 
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable with which a worker's prometheus-client adds its metrics to those of the others."""
 _START_PATIENCE = 180.0
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -63,7 +65,13 @@ class Fleet:
         sockets = _listening_sockets(self.size, self.port)
         self.port = sockets[0].getsockname()[1]
         read_end, write_end = os.pipe()
-        environment = {**os.environ, **self.settings.to_environment()}
+        # A folder for each fleet: numbers of an earlier one would be added.
+        metrics = processes.temporary_directory("herd-metrics-")
+        environment = {
+            **os.environ,
+            **self.settings.to_environment(),
+            METRICS_FOLDER: str(metrics),
+        }
         try:
             for number, listening in enumerate(sockets):
                 child = processes.start(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
+import os
 import signal
 import sys
 import uuid
@@ -14,7 +15,7 @@ import asyncpg  # type: ignore[import-untyped]
 from redis.exceptions import RedisError
 
 from bench.herd.fleet import Fleet
-from bench.herd.modes import MODES
+from bench.herd.modes import HAND_WRITTEN, MODES
 from bench.herd.settings import AppSettings
 from bench.herd.stage import Stage, open_stage
 from bench.herd.story import ABOUT
@@ -40,10 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def serve(options: argparse.Namespace, say: Callable[[str], None]) -> None:
     """Start the servers and the workers, say where they are, and wait until the task is cancelled."""
     async with open_stage(say) as stage:
-        fleet = Fleet(_settings(options, stage), options.workers, port=options.port)
+        settings = _settings(options, stage)
+        fleet = Fleet(settings, options.workers, port=options.port)
         try:
             await asyncio.to_thread(fleet.start)
-            say(_told(options, stage, fleet))
+            say(_told(options, stage, fleet, settings))
             await asyncio.Event().wait()
         finally:
             await asyncio.to_thread(fleet.stop)
@@ -60,7 +62,7 @@ def _settings(options: argparse.Namespace, stage: Stage) -> AppSettings:
     )
 
 
-def _told(options: argparse.Namespace, stage: Stage, fleet: Fleet) -> str:
+def _told(options: argparse.Namespace, stage: Stage, fleet: Fleet, settings: AppSettings) -> str:
     return f"""
 mode {options.mode}: {ABOUT[options.mode]}
 {stage.database_version}, {stage.redis_version}; one query takes {1000 * stage.calibration.solo_seconds:.0f} ms alone
@@ -69,8 +71,19 @@ mode {options.mode}: {ABOUT[options.mode]}
 In another terminal, with Locust's page at http://localhost:8089:
 
     locust -f bench/locustfile.py --host {fleet.url}
-
+{"" if options.mode in HAND_WRITTEN else _watched(fleet, settings)}
 Ctrl-C stops everything."""
+
+
+def _watched(fleet: Fleet, settings: AppSettings) -> str:
+    # An address from the environment may contain a password.
+    url = '"$REDIS_URL"' if os.environ.get("REDIS_URL") else settings.redis_url
+    return f"""
+What the workers do, live, and their metrics for Prometheus, added up:
+
+    stampede-guard console --url {url} --namespace {settings.namespace}
+    curl --location {fleet.url}/metrics
+"""
 
 
 def _parser() -> argparse.ArgumentParser:

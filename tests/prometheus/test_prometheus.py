@@ -1,4 +1,5 @@
-"""A real Prometheus scrapes a fleet: every expression returns data, and each alert fires when it should and not else.
+"""A real Prometheus scrapes the workers of `make demo`: every expression returns data. Each alert fires when it should
+and not else.
 
 Needs `prometheus` and `promtool` (Debian: apt-get install prometheus): `make test-prometheus`.
 """
@@ -16,12 +17,13 @@ from typing import Any
 import pytest
 import yaml
 
-from bench.herd.valkey import ValkeyServer
 from scripts.dashboard import PANELS
 from tests.ops.dashboards.test_files import ALERTS, FOLDER, ROOT
 from tests.prometheus.daemon import ask, prometheus_with
+from tests.prometheus.demo import demo, have_every_fault
 
 PATIENCE = 60.0
+DEMO, JOBS = "demo", "jobs"
 BUSY = {
     "StampedeGuardStoreAway": ("stampede_guard_store_away{part=''}", "1+0x40"),
     "StampedeGuardStoreRefuses": (
@@ -106,20 +108,18 @@ def test_the_rules_are_well_formed() -> None:
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("prometheus")
-    with ValkeyServer() as server:
-        command = [sys.executable, "-m", "tests.prometheus.fleet", server.url]
-        fleet = [
-            subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            for _ in range(2)
-        ]
-        ports = [int(process.stdout.readline()) for process in fleet if process.stdout is not None]
-        try:
-            with prometheus_with(folder, {"shop": ports}) as url:
+    """It scrapes the demo's port, behind which are eight workers, and a process with leases and jobs."""
+    command = [sys.executable, "-m", "tests.prometheus.fleet"]
+    jobs = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert jobs.stdout is not None
+    try:
+        with demo() as shop:
+            ports = {DEMO: [shop.port], JOBS: [int(jobs.stdout.readline())]}
+            with prometheus_with(tmp_path_factory.mktemp("prometheus"), ports) as url:
+                have_every_fault(shop)
                 yield url
-        finally:
-            for process in fleet:
-                process.communicate(timeout=30)
+    finally:
+        jobs.communicate(timeout=30)
 
 
 def eventually(url: str, expr: str) -> list[Any]:
@@ -136,9 +136,14 @@ def eventually(url: str, expr: str) -> list[Any]:
     raise AssertionError(f"no data: {expr}")
 
 
+def source_of(expr: str) -> str:
+    """Which job of Prometheus has the data. The demo has neither leases of its own nor jobs."""
+    return JOBS if re.search(r"stampede_guard_(leases_held|held_leases|job_)", expr) else DEMO
+
+
 def concrete(expr: str) -> str:
     """As Grafana fills in its variables."""
-    return expr.replace("$__rate_interval", "10s").replace("$job", ".*").replace("$function", ".*")
+    return expr.replace("$__rate_interval", "10s").replace("$job", source_of(expr)).replace("$function", ".*")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +159,8 @@ def test_every_expression_of_the_dashboard_returns_data(prometheus: str, title: 
 def test_every_expression_of_the_rules_finds_its_series(prometheus: str, rule: dict[str, Any]) -> None:
     # Without its comparison: the series exist, whether or not the alert fires.
     bare = re.sub(r"\s[<>]\s[0-9.]+", "", rule["expr"])
-    assert eventually(prometheus, bare)
+    found = eventually(prometheus, bare)
+    assert source_of(bare) in {one["metric"]["job"] for one in found}
 
 
 def test_prometheus_evaluates_the_rules_without_an_error(prometheus: str) -> None:
