@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stampede_guard.http.parts.assembling import cut
 from stampede_guard.http.requests.exchange import Send
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.settings import Settings
@@ -9,7 +10,7 @@ from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.fields import first, has, without
 from stampede_guard.http.spec.groups import ALIASES
 from stampede_guard.http.spec.message import Fields, Response
-from stampede_guard.http.spec.ranges import bounds, if_range_holds, partial, unsatisfiable
+from stampede_guard.http.spec.ranges import bounds, if_range_holds, unsatisfiable
 from stampede_guard.http.spec.status import CacheStatus
 from stampede_guard.http.spec.validation import is_not_modified, not_modified
 
@@ -17,13 +18,19 @@ __all__ = ["answer", "covers", "marked", "reply", "send_response"]
 
 
 def covers(stored: StoredResponse, request: CacheRequest) -> bool:
-    """Whether a stored part contains the requested range (RFC 9111, 3.3). A whole response always does."""
+    """Whether stored parts contain the requested range (RFC 9111, 3.3). A whole response always does. A range has a
+    meaning for GET only (RFC 9110, 14.2).
+    """
     if not stored.part or (held := stored.held) is None:
         return True
     wanted = request.wanted
-    if wanted is None or not if_range_holds(request.fields, stored.fields, now=0.0):
+    if (
+        wanted is None
+        or request.method != "GET"
+        or not if_range_holds(request.fields, stored.fields, now=0.0)
+    ):
         return False
-    if stored.asked == first(request.fields, b"range") or partial(stored.response, held, wanted) is not None:
+    if stored.asked == first(request.fields, b"range") or cut(stored, stored.response, wanted) is not None:
         return True
     return held.length is not None and bounds(wanted, held.length) is None
 
@@ -44,11 +51,12 @@ def answer(stored: StoredResponse, request: CacheRequest, *, age: float, now: fl
         wanted is not None
         and request.method == "GET"
         and stored.status in (200, 206)
-        and if_range_holds(request.fields, stored.fields, now=now)
+        and (stored.spans or if_range_holds(request.fields, stored.fields, now=now))
     ):
+        # Several parts are never sent as they are stored. `covers` has asked whether If-Range holds.
         if stored.part and stored.asked == first(request.fields, b"range"):
             return response
-        part = partial(response, stored.held, wanted)
+        part = cut(stored, response, wanted)
         if part is not None:
             return part
         # No other case is left: `covers` passes requests outside a stored part to the application.

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from stampede_guard.engine.engine import CURRENT
 from stampede_guard.engine.previous import previous
 from stampede_guard.http.answer import covers
+from stampede_guard.http.parts.assembling import request_for_the_rest
 from stampede_guard.http.requests.exchange import Exchange, Message
 from stampede_guard.http.requests.incoming import Incoming
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.stored import StoredResponse
-from stampede_guard.http.spec.fields import first
 from stampede_guard.http.spec.message import Fields
 from stampede_guard.http.spec.validation import conditions_for, unconditional
 
@@ -25,9 +25,11 @@ Try = tuple[Fields, Fields]
 """The fields of a request, and those that the middleware added."""
 
 
-def tries(request: CacheRequest, old: StoredResponse | None, *, in_background: bool) -> list[Try]:
+def tries(
+    request: CacheRequest, old: StoredResponse | None, *, in_background: bool, most_bytes: int
+) -> list[Try]:
     """What to ask first, and what to ask if the answer is useless. If no stored response could match the answer,
-    the application sees the request unchanged.
+    the application sees the request unchanged. `most_bytes`: of a body that is stored.
     """
     as_it_came: list[Try] = [(request.fields, ())]
     if in_background:
@@ -42,13 +44,8 @@ def tries(request: CacheRequest, old: StoredResponse | None, *, in_background: b
     if request.wanted is not None:
         asked = tuple(pair for pair in request.fields if pair[0] == b"range")
         return [((*whole[0], *asked, *ours), ours), whole] if ours and covers(old, request) else as_it_came
-    if old.part[0] == 0:
-        rest: Fields = ((b"range", b"bytes=%d-" % len(old.body)),)
-        tag = first(old.fields, b"etag")
-        if tag is not None and not tag.startswith(b"W/"):
-            rest = (*rest, (b"if-range", tag))
-        return [((*whole[0], *rest), rest), whole]
-    return as_it_came
+    rest = request_for_the_rest(old, most_bytes=most_bytes)
+    return [((*whole[0], *rest), rest), whole] if rest else as_it_came
 
 
 def begin(cache: Cache, request: CacheRequest, incoming: Incoming | None, asked: Try, **own: Any) -> Exchange:

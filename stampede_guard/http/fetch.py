@@ -10,18 +10,19 @@ import msgspec
 
 from stampede_guard.engine.engine import is_beside
 from stampede_guard.engine.previous import previous
+from stampede_guard.http.answer import covers
 from stampede_guard.http.asking import Try, begin, nonce_of, stored_before, tries
 from stampede_guard.http.groups import VersionsBefore
 from stampede_guard.http.judging import SERVER_ERRORS, judge, names_somebody, replaces_errors, with_body
+from stampede_guard.http.parts.assembling import assembled, of_one_body
 from stampede_guard.http.refusals import ABOUT_THE_QUESTION, OriginFailed, Refusals
 from stampede_guard.http.requests.exchange import Exchange, Send
 from stampede_guard.http.requests.incoming import Incoming
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.requester import Requester
 from stampede_guard.http.requests.stored import AGAIN, ONCE, REFUSED, TWICE, Refusal, StoredResponse, is_once
-from stampede_guard.http.spec.fields import first, without, without_hops
+from stampede_guard.http.spec.fields import first, has, without, without_hops
 from stampede_guard.http.spec.message import Fields, Response
-from stampede_guard.http.spec.ranges import content_range
 from stampede_guard.http.spec.storing import is_about_one_request
 from stampede_guard.http.spec.updating import freshened, head_verdict
 from stampede_guard.http.spec.validation import same_representation
@@ -185,7 +186,8 @@ class Fetch:
         readers = self._cache.waiting_for(self._name, but=self)
         exchange: Exchange | None = None
         try:
-            for asked in tries(self.request, old, in_background=self._in_background):
+            most = self._cache.settings.max_body_bytes
+            for asked in tries(self.request, old, in_background=self._in_background, most_bytes=most):
                 if exchange is not None:
                     exchange.cancel()
                     await asyncio.wait({exchange.task}, timeout=_UNWIND_SECONDS)
@@ -219,10 +221,11 @@ class Fetch:
             return self._failure(exchange, old, "status")
         if self.request.method == "HEAD":
             return await self._learned(exchange, head, old, requested_at)
+        if has(exchange.ours, b"range") and head.status in (206, 304, 416):
+            # The client asked for no range, so a refusal of ours is not for it.
+            return await self._completed(exchange, head, old, requested_at)
         if head.status == 304:
             return await self._unchanged(exchange, head, old, requested_at)
-        if head.status == 206 and any(name == b"range" for name, _ in exchange.ours):
-            return await self._completed(exchange, head, old, requested_at)
         draft = self._judge(head, requested_at, nonce=nonce_of(old))
         if isinstance(draft, str):
             return self._refuse(exchange, draft, personal=head.status in ABOUT_THE_QUESTION)
@@ -240,7 +243,12 @@ class Fetch:
             if exchange.too_large:
                 return self._refuse(exchange, "too large", of_all=True)
             return self._failure(exchange, old, "broken off")
-        return await self._kept(with_body(draft, body, add_etag=self._cache.settings.add_etag))
+        value = with_body(draft, body, add_etag=self._cache.settings.add_etag)
+        if old is not None and value.part:
+            # RFC 9111, 3.4. The client still gets what it asked for.
+            found = self._assembled(old, head, body, requested_at, draft.asked)
+            value = found if found is not None and covers(found, self.request) else value
+        return await self._kept(value)
 
     async def _kept(self, value: StoredResponse) -> StoredResponse:
         assert self._before is not None
@@ -294,7 +302,8 @@ class Fetch:
         """`personal`: it says nothing about responses to others. `of_all`: one such response holds for all."""
         self.refusal = why
         self._personal = True
-        self.is_evidence = not (personal or self.request.method == "HEAD" or self._has_left(exchange))
+        # An application may end because its client has left.
+        self.is_evidence = not (personal or self.request.method == "HEAD" or (exchange.error and self.gone))
         counts = of_all or not self.requester.ordinary or not is_about_one_request(self.status)
         if self.is_evidence and counts:
             self._cache.marks.note(self._name, self.requester, count=ENOUGH if of_all else 1)
@@ -309,10 +318,6 @@ class Fetch:
         if self.gone or self.live.result() is not exchange:
             exchange.cancel()
         return REFUSED
-
-    def _has_left(self, exchange: Exchange) -> bool:
-        """Whether the application ended because its client did."""
-        return exchange.error is not None and self.gone
 
     def _failure(self, exchange: Exchange, old: StoredResponse | None, why: str) -> Refusal:
         if old is None or not self._may_be_stale(old):
@@ -351,29 +356,26 @@ class Fetch:
             self.refusal = draft if self._personal else None
             told = {"fields": without(new.fields, (b"age",)), "made_by": self.requester.written()}
             return msgspec.structs.replace(old, **told, age=0.0, lifetime=0.0, unstorable=True, again=False)
-        return msgspec.structs.replace(draft, body=old.body, part=old.part)
+        return msgspec.structs.replace(draft, body=old.body, part=old.part, asked=old.asked, spans=old.spans)
+
+    def _assembled(
+        self, old: StoredResponse, head: Response, body: bytes, at: float, asked: bytes
+    ) -> StoredResponse | None:
+        judged = functools.partial(self._judge, requested_at=at, nonce=old.nonce, dated=head.fields)
+        most = self._cache.settings.max_body_bytes
+        return assembled(old, head, body, judged, asked=asked, most_bytes=most)
 
     async def _completed(
         self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float
     ) -> StoredResponse | Refusal | None:
-        """RFC 9111, 3.4: a stored start and the rest, if a strong validator shows that both are parts of one body."""
+        """RFC 9111, 3.4: the stored parts and the rest, if a strong validator shows that all are of one body."""
+        if old is None or head.status != 206 or not of_one_body(old.fields, head.fields):
+            return None
         exchange.keep()
-        held, tag = content_range(head), first(head.fields, b"etag")
-        if old is None or held is None or tag is None or tag.startswith(b"W/"):
-            return None
-        if held.first != len(old.body) or held.last + 1 != held.length or tag != first(old.fields, b"etag"):
-            return None
-        whole = Response(
-            200, without(freshened(old.response, head).fields, (b"content-range", b"content-length"))
-        )
-        draft = self._judge(whole, requested_at, nonce=old.nonce)
-        if isinstance(draft, str):
-            return None
         await exchange.settled()
-        rest = exchange.whole()
-        if rest is None or len(rest) != held.last + 1 - held.first:
-            return None
-        return await self._kept(with_body(draft, old.body + rest, add_etag=False))
+        rest, asked = exchange.whole(), first(exchange.ours, b"range") or b""
+        found = None if rest is None else self._assembled(old, head, rest, requested_at, asked)
+        return None if found is None or found.part else await self._kept(found)
 
     async def _learned(
         self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float

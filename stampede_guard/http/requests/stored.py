@@ -14,7 +14,7 @@ from stampede_guard.errors import Undecodable
 from stampede_guard.http.requests.requester import IDENTITY_BYTES
 from stampede_guard.http.spec.directives import Directives
 from stampede_guard.http.spec.message import Fields, Response
-from stampede_guard.http.spec.ranges import ContentRange
+from stampede_guard.http.spec.ranges import ByteSpan, ContentRange
 from stampede_guard.http.spec.reuse import Situation
 from stampede_guard.http.spec.vary import nominated
 
@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 _MAGIC = b"H1"
+_OF_PARTS = b"H2"
+"""Versions of this library without `spans` would read one part in it, so they must not decode it."""
 
 
 class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -40,6 +42,7 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     - `nonce`: part of the names of the other variants of its URL.
     - `part`: the first byte, the last byte and the complete length (-1 = unknown) of a partial body. It is empty for a
       complete body. `asked`: the Range that the partial body answered.
+    - `spans`: of several parts, whose bytes follow each other in `body`. `part` is then the first one.
     - `keep`: for how many seconds it may be useful after it is no longer fresh.
     - `unstorable`: it goes to the requests that wait for it, and to no others.
     - `guessed`: no field allowed to store it, so it is only for requests without fields of their own.
@@ -67,6 +70,7 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     made_by: bytes = b""
     tags: tuple[str, ...] = ()
     versions: tuple[bytes, ...] = ()
+    spans: tuple[ByteSpan, ...] = ()
 
     @property
     def response(self) -> Response:
@@ -153,7 +157,7 @@ class HttpCodec:
     def encode(self, value: Any) -> bytes:
         if isinstance(value, Refusal):
             return value.mark + b"".join(sorted(value.identities))
-        return _MAGIC + _encode(value)
+        return (_OF_PARTS if value.spans else _MAGIC) + _encode(value)
 
     def decode(self, data: bytes) -> StoredResponse | Refusal:
         if not data:
@@ -163,7 +167,7 @@ class HttpCodec:
             places = range(0, len(told), IDENTITY_BYTES)
             identities = frozenset(told[place : place + IDENTITY_BYTES] for place in places)
             return Refusal(bytes(data[:2]), identities)
-        if data[:2] != _MAGIC:
+        if data[:2] not in (_MAGIC, _OF_PARTS):
             raise Undecodable("not a stored response of this version")
         try:
             return _decode(memoryview(data)[2:])

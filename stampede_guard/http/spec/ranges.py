@@ -9,7 +9,17 @@ from stampede_guard.http.spec.dates import date_of
 from stampede_guard.http.spec.fields import first, lines, without
 from stampede_guard.http.spec.message import Fields, Response
 
-__all__ = ["ContentRange", "content_range", "if_range_holds", "partial", "requested_range", "unsatisfiable"]
+__all__ = [
+    "ContentRange",
+    "ByteSpan",
+    "bounds",
+    "content_range",
+    "if_range_holds",
+    "part_of",
+    "partial",
+    "requested_range",
+    "unsatisfiable",
+]
 
 _RANGE = re.compile(
     rb"bytes[ \t]*=[ \t]*(?:(?P<first>[0-9]{1,18})-(?P<last>[0-9]{0,18})|-(?P<suffix>[0-9]{1,18}))[ \t]*",
@@ -24,6 +34,17 @@ class ContentRange(NamedTuple):
     first: int
     last: int
     length: int | None
+
+
+class ByteSpan(NamedTuple):
+    """First and last byte, both included."""
+
+    first: int
+    last: int
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
 
 
 class ByteRange(NamedTuple):
@@ -51,8 +72,12 @@ def requested_range(fields: Fields) -> ByteRange | None:
 
 
 def content_range(response: Response) -> ContentRange | None:
-    """Of a 206; None if it is missing or malformed, or contradicts itself or the body."""
+    """Of a 206; None if it is missing or malformed, or contradicts itself. Also None if the body has several ranges,
+    because then it is no field of the response itself (RFC 9110, 15.3.7.2).
+    """
     found = lines(response.fields, b"content-range")
+    if (first(response.fields, b"content-type") or b"")[:20].lower() == b"multipart/byteranges":
+        return None
     match = _CONTENT_RANGE.fullmatch(found[0]) if len(found) == 1 else None
     if match is None:
         return None
@@ -63,14 +88,14 @@ def content_range(response: Response) -> ContentRange | None:
     return ContentRange(start, end, length)
 
 
-def bounds(wanted: ByteRange, length: int) -> tuple[int, int] | None:
+def bounds(wanted: ByteRange, length: int) -> ByteSpan | None:
     """First and last byte of a complete body of `length`; None if there are no such bytes."""
     if wanted.suffix is not None:
-        return (max(0, length - wanted.suffix), length - 1) if wanted.suffix and length else None
+        return ByteSpan(max(0, length - wanted.suffix), length - 1) if wanted.suffix and length else None
     start = wanted.first or 0
     if start >= length:
         return None
-    return start, length - 1 if wanted.last is None else min(wanted.last, length - 1)
+    return ByteSpan(start, length - 1 if wanted.last is None else min(wanted.last, length - 1))
 
 
 def partial(stored: Response, held: ContentRange | None, wanted: ByteRange) -> Response | None:
@@ -91,11 +116,14 @@ def partial(stored: Response, held: ContentRange | None, wanted: ByteRange) -> R
     if wanted.suffix is not None and held is not None and len(stored.body) > end - start:
         # Its last bytes are the last bytes, even if the first number in Content-Range is wrong.
         body = stored.body[start - end - 1 :]
-    if not body:
-        return None
-    fields = without(stored.fields, (b"content-range", b"content-length"))
+    return part_of(stored.fields, start, body, length) if body else None
+
+
+def part_of(fields: Fields, start: int, body: bytes, length: int) -> Response:
+    """The 206 with these bytes of a body of `length`."""
     told = b"bytes %d-%d/%d" % (start, start + len(body) - 1, length)
-    return Response(206, (*fields, (b"content-range", told), (b"content-length", b"%d" % len(body))), body)
+    own = ((b"content-range", told), (b"content-length", b"%d" % len(body)))
+    return Response(206, (*without(fields, (b"content-range", b"content-length")), *own), body)
 
 
 def unsatisfiable(stored: Response, held: ContentRange | None = None) -> Response | None:
