@@ -1,9 +1,9 @@
 """Who may enter, and whether a form was sent by one of our own pages: pure decisions about one request.
 
-A form carries a token that is derived from a cookie which no script can read. A page of another site can neither read
-the cookie nor send it (`SameSite=Strict`). A page of a neighbouring host could set a cookie of its own, so the browser
-must also say that the form comes from this origin: `Sec-Fetch-Site` (Fetch Metadata) or `Origin` (RFC 6454, 7).
-All processes of an application derive the same token, so any of them may answer the form.
+A form carries a token: the session's cookie and the user's name under a secret of the servers (`formsecret.py`). No
+script can read the cookie, and a page of another site cannot send it (`SameSite=Strict`). A page of a neighbouring host
+could set a cookie of its own, but it cannot make the token. The browser must also say that the form comes from this
+origin: `Sec-Fetch-Site` (Fetch Metadata) or `Origin` (RFC 6454, 7).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import inspect
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -81,17 +81,19 @@ def session_of_request(request: Request) -> str | None:
     return given if len(given) == 2 * SESSION_BYTES and given.isalnum() and given.isascii() else None
 
 
-def token_of(session: str, user: str) -> str:
+def token_of(session: str, user: str, secret: bytes) -> str:
     """The token in the forms of this session and user."""
-    return hmac.new(session.encode(), b"form\0" + user.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+    told = b"\0".join((b"form", session.encode(), user.encode("utf-8", "replace")))
+    return hmac.new(secret, told, hashlib.sha256).hexdigest()
 
 
-def is_own_form(request: Request, given: str, user: str) -> bool:
-    """Whether one of our pages sent this form: same origin, and the token of the session."""
+def is_own_form(request: Request, given: str, user: str, accepted: Iterable[bytes]) -> bool:
+    """Whether one of our pages sent this form: same origin, and the token of the session under an accepted secret."""
     session = session_of_request(request)
     if session is None or not _is_same_origin(request):
         return False
-    return hmac.compare_digest(token_of(session, user).encode(), given.encode("utf-8", "replace"))
+    told = given.encode("utf-8", "replace")
+    return any(hmac.compare_digest(token_of(session, user, one).encode(), told) for one in accepted)
 
 
 def _is_same_origin(request: Request) -> bool:

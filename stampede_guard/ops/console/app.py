@@ -25,7 +25,6 @@ from stampede_guard.ops.console.access import (
     COOKIE,
     HEADERS,
     Allow,
-    is_own_form,
     new_session,
     session_of_request,
     token_of,
@@ -33,6 +32,7 @@ from stampede_guard.ops.console.access import (
 )
 from stampede_guard.ops.console.acting import act, form_of
 from stampede_guard.ops.console.fleet import Fleet
+from stampede_guard.ops.console.formsecret import FormSecrets
 from stampede_guard.ops.console.live import Streams
 from stampede_guard.ops.console.openapi import document
 from stampede_guard.ops.console.pages import Page, rendered
@@ -107,6 +107,7 @@ class ConsoleApp:
             known = ", ".join(sorted(self._actions)) or "none yet"
             raise Misuse(f"actions={sorted(unknown)}: the console has these actions: {known}")
         self._streams = Streams()
+        self._secrets = FormSecrets(fleet)
         self._app = Starlette(routes=list(self._routes()), exception_handlers={HTTPException: _http_error})
 
     def _routes(self) -> Iterable[Route]:
@@ -153,7 +154,7 @@ class ConsoleApp:
 
     async def _page(self, screen: ConsoleScreen, request: Request) -> Response:
         session = session_of_request(request) or new_session()
-        page = self._page_of(request, screen, session)
+        page = await self._page_of(request, screen, session)
         status, data, trouble = await self._data(screen, request)
         template = "trouble.html" if data is None else f"{screen.name}.html"
         text = rendered("page.html", page, content=template, trouble=trouble, **(data or {}))
@@ -169,7 +170,7 @@ class ConsoleApp:
         if self._streams.is_full or not screen.streams:
             # The browser does not try again after this status.
             return Response(status_code=204)
-        page = self._page_of(request, screen, session_of_request(request) or new_session())
+        page = await self._page_of(request, screen, session_of_request(request) or new_session())
 
         async def render() -> str:
             _, data, trouble = await self._data(screen, request)
@@ -199,7 +200,7 @@ class ConsoleApp:
         form: dict[str, str] = {}
         try:
             form = await form_of(request)
-            if not is_own_form(request, form.pop("token", ""), user):
+            if not await self._secrets.fit(request, form.pop("token", ""), user):
                 return PlainTextResponse(
                     "This form was not sent by a page of the console. Load it again.", 403
                 )
@@ -209,7 +210,7 @@ class ConsoleApp:
             status, said = 400, str(error)
         except StoreError as error:
             status, said = 503, self._told(error)
-        page = self._page_of(request, None, session_of_request(request) or "")
+        page = await self._page_of(request, None, session_of_request(request) or "")
         back = form.get("back", "")
         known = any(back.partition("?")[0] == screen.path for screen in SCREENS)
         return HTMLResponse(
@@ -242,9 +243,11 @@ class ConsoleApp:
     def _told(self, error: StoreError) -> str:
         return f"{type(error).__name__}: {without_secrets(str(error), self.fleet.url)}"
 
-    def _page_of(self, request: Request, screen: ConsoleScreen | None, session: str) -> Page:
+    async def _page_of(self, request: Request, screen: ConsoleScreen | None, session: str) -> Page:
         user = request.scope["stampede_guard.user"]
         query = request.scope.get("query_string", b"").decode("latin-1")
+        # Where nothing is allowed, no page has a form.
+        token = token_of(session, user, await self._secrets.newest()) if self._allowed else ""
         return Page(
             base=_base(request),
             screen=screen,
@@ -252,7 +255,7 @@ class ConsoleApp:
             namespace=self.fleet.namespace,
             user=user,
             allowed=self._allowed,
-            token=token_of(session, user),
+            token=token,
             version=__version__,
             here="/" if screen is None else screen.path + (f"?{query}" if query else ""),
         )

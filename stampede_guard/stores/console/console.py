@@ -301,6 +301,29 @@ class Console:
         answer = await self.master_of(name).ask("XREVRANGE", *modes_keys(name), "+", since, "COUNT", most)
         return from_stream(_pairs(fields) for _, fields in reversed(answer))
 
+    async def agreed(self, name: str, offered: str, *, seconds: int) -> bytes:
+        """The text that somebody offered first under this name, and that is kept for `seconds` since then.
+
+        Raises `StoreError`, also if the server did not keep it.
+        """
+        (key,) = modes_keys(name)
+        master = self.master_of(name)
+        # Not SET with NX and GET together: Redis 6.2 refuses that.
+        written, found = await master.ask_all([("SET", key, offered, "NX", "EX", seconds), ("GET", key)])
+        if isinstance(found, bytes):
+            return found
+        told = found if isinstance(found, StoreError) else written
+        raise (
+            told
+            if isinstance(told, StoreError)
+            else StoreRefused("the server does not keep what it is given")
+        )
+
+    async def kept(self, name: str) -> bytes | None:
+        """What is left of an agreement. Raises `StoreError`."""
+        found: bytes | None = await self.master_of(name).ask("GET", *modes_keys(name))
+        return found
+
     async def __aenter__(self) -> Self:
         return self
 

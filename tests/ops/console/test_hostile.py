@@ -13,7 +13,6 @@ import pytest
 from stampede_guard import StampedeGuard
 from stampede_guard.api.names import names_stored
 from stampede_guard.ops.console import fleet as fleets
-from stampede_guard.ops.console.access import COOKIE, token_of
 from stampede_guard.ops.console.acting import act
 from stampede_guard.ops.console.live import MOST_STREAMS, Streams
 from stampede_guard.ops.console.screen import Action, Asked, Parameter
@@ -36,8 +35,7 @@ PATHS = ("/", "/herds", "/function?name=shop.quality")
 
 
 async def ada(browser: Browser, action: str, **fields: str) -> Any:
-    await browser.see("/")
-    return await browser.submit(action, token=token_of(browser.cookies[COOKIE], "ada"), **fields)
+    return await browser.submit(action, token=await browser.token(), **fields)
 
 
 async def test_pages_show_what_hostile_lines_leave(browser: Browser, valkey: Any, namespace: str) -> None:

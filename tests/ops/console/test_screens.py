@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from stampede_guard import StampedeGuard
-from stampede_guard.ops.console.access import COOKIE, token_of
 from stampede_guard.ops.console.app import ASSETS
 from stampede_guard.ops.console.fleet import Fleet
 from stampede_guard.ops.console.live import MOST_STREAMS
@@ -246,8 +245,8 @@ async def test_without_the_store_there_is_an_honest_page(namespace: str) -> None
             assert page.status_code in (400, 404, 503) and "hunter2" not in page.text, screen.name
         assert "no numbers now" in (await browser.see("/")).text
         assert (await browser.see("/api/overview")).status_code == 503
-        # A form is shown on no page, so its token is that of the cookie.
-        token = token_of(browser.cookies[COOKIE], "ada")
+        # A form is shown on no page.
+        token = await browser.token()
         assert (await browser.submit("mode", token=token, function="f", to="on")).status_code == 503
 
 
