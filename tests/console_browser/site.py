@@ -17,6 +17,7 @@ from stampede_guard import StampedeGuard
 from stampede_guard.jobs import Jobs
 from stampede_guard.leases import LeaseLost, RedisLeases
 
+LONGEST_HEAD = 2**20
 ACTIONS = ("mode", "invalidate", "release_lease", "run_job", "pause_job", "resume_job")
 
 
@@ -51,7 +52,14 @@ async def main(url: str, namespace: str) -> None:
         around = [asyncio.create_task(call(bold)), asyncio.create_task(hold(leases))]
         with socket.create_server(("127.0.0.1", 0)) as listener:
             print(listener.getsockname()[1], flush=True)
-            config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+            # httptools refuses addresses above 64 KiB itself, and so does h11 by default. Here the console must.
+            config = uvicorn.Config(
+                app,
+                log_level="warning",
+                timeout_graceful_shutdown=1,
+                http="h11",
+                h11_max_incomplete_event_size=LONGEST_HEAD,
+            )
             await uvicorn.Server(config).serve(sockets=[listener])
         for task in around:
             task.cancel()
