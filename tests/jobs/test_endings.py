@@ -60,6 +60,14 @@ def test_a_cancellation_in_a_plain_function_is_a_failure_too() -> None:
     assert ended(tick) == ("failed", "CancelledError: of its own")
 
 
+def test_virtual_time_stands_still_while_a_plain_function_runs() -> None:
+    def tick() -> None:
+        # Long enough for every timer of a virtual minute, which takes a few milliseconds.
+        threading.Event().wait(0.3)
+
+    assert ended(tick, time_limit=1) == ("completed", "")
+
+
 def test_a_plain_function_that_exits_ends_its_thread_and_not_the_program() -> None:
     def tick() -> None:
         raise SystemExit(3)
