@@ -39,7 +39,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo herd-serve test test-redis test-pgbouncer test-prometheus test-console test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale bench-leases figures search docs dist soak interpreters interpreters-ready interpreters-tenth floor venv clean lint format types public-types imports coverage audit workflows bench-audit
+.PHONY: help demo herd-serve test test-redis test-pgbouncer test-prometheus test-console test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale bench-watching bench-leases figures search docs dist soak interpreters interpreters-ready interpreters-tenth floor venv clean lint format types public-types imports coverage audit workflows bench-audit
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -88,6 +88,9 @@ bench-http: $(HTTP_READY) ## the HTTP cache beside others, and nginx where it is
 
 bench-scale: $(READY) ## how costs grow to 16 processes and 100,000 keys, and a fleet of 10,000 simulated (SCALE_ARGS=--quick)
 	$(BIN)/python -m bench.scale $(SCALE_ARGS)
+
+bench-watching: $(READY) ## what hooks, counting and a viewer cost a hit, a process and Redis; two minutes
+	$(BIN)/python -m bench.scale.watching $(WATCHING_ARGS)
 
 bench-leases: $(READY) ## crowds of waiters, long histories, bursts of claims, idle fleets, on both stores (LEASES_ARGS=--quick)
 	$(BIN)/python -m bench.leases $(LEASES_ARGS)

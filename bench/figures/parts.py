@@ -116,6 +116,13 @@ PARTS: Final[dict[str, Part]] = {
         figures="scale.json",
         pictures={"docs/scale.png": _scale},
     ),
+    "watching": Part(
+        target="bench-watching",
+        variable="WATCHING_ARGS",
+        full="--json {out}/watching.json",
+        quick="prices --json {out}/watching.json",
+        figures="watching.json",
+    ),
     "audit": Part(
         target="bench-audit",
         variable="AUDIT_ARGS",

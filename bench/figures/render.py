@@ -17,7 +17,7 @@ from bench.peers.report import markdown as peers_markdown
 from bench.peers.results import Results as PeersResults
 from bench.scale.__main__ import Figures as ScaleFigures
 
-__all__ = ["audit", "demo", "http", "micro", "peers", "scale", "scale_figures"]
+__all__ = ["audit", "demo", "http", "micro", "peers", "scale", "scale_figures", "watching"]
 
 _MODES: Final = {
     "naive": "naive",
@@ -72,6 +72,10 @@ def scale_figures(figures: dict[str, Any]) -> ScaleFigures:
 def scale(figures: dict[str, Any]) -> str:
     sheets = [f"{sheet.title}:\n\n{sheet.as_markdown()}" for sheet in scale_figures(figures).sheets()]
     return "\n\n".join([f"{figures['setting']}.", *sheets])
+
+
+def watching(figures: dict[str, Any]) -> str:
+    return f"{figures['setting']}.\n\n{grid(['what', 'cost'], figures['rows'])}"
 
 
 def audit(figures: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What it costs to watch a fleet: `python -m bench.scale.watching [hits|memory|fleet|prices ...]`.
+"""What it costs to watch a fleet: `python -m bench.scale.watching [hits|memory|fleet|prices ...] [--json PATH]`.
 
 hits     the processor time of a hit with a hook, with `stats=True`, and while somebody watches, beside a hit without
 memory   a process with 1,000 functions and 100,000 keys, with everything counted and with nothing
@@ -10,6 +10,7 @@ The times of a hit are processor time in alternating chunks, so other programs o
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
 import json
@@ -25,7 +26,8 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 import redis
 
-from bench.herd.valkey import ValkeyServer
+from bench.herd.story import machine
+from bench.herd.valkey import ValkeyServer, product
 from bench.micro.commands import CommandCount
 from stampede_guard import Policy, StampedeGuard
 from stampede_guard.events import Event
@@ -43,11 +45,23 @@ PROCESSES, SECONDS, SETTLING = 8, 10.0, 7.0
 LARGE = 10_000
 
 
-def main(parts: list[str]) -> None:
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.scale.watching", description="What it costs to watch a fleet."
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all without")
+    parser.add_argument("--json", type=Path, help="where the figures go, too")
+    given = parser.parse_args(arguments)
+    rows = []
     with ValkeyServer() as server:
-        for part in parts or list(PARTS):
+        with server.client() as client:
+            setting = f"{machine()}; {product(client.info('server'))}"
+        for part in given.parts or list(PARTS):
             for row in PARTS[part](server.url):
                 print(f"| {' | '.join(row)} |", flush=True)
+                rows.append(row)
+    if given.json is not None:
+        given.json.write_text(json.dumps({"setting": setting, "rows": rows}, indent=1) + "\n", "utf-8")
 
 
 # --- a hit -----------------------------------------------------------------------------------------
@@ -278,6 +292,8 @@ async def prices_of_watching(url: str, *, count: int = 3000) -> list[tuple[str, 
                 client, lambda: session.count("cost-prices", WATCHED, slot, numbers), count=count
             )
             lines = await _price(client, lambda: session.tell("cost-prices", [(5, line)] * 10), count=count)
+            # The prices above took longer than a slot lives on a busy machine.
+            slot = int(await console.now() // WATCHED.seconds)
             crowded = {f"hot:shop.function_1\n#{number:016x}": 5 for number in range(MOST_FIELDS)}
             await session.count("cost-crowd", WATCHED, slot, crowded)
             read = await _price(

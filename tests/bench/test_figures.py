@@ -130,6 +130,7 @@ def samples() -> dict[str, Record]:
     scale = {"setting": "2 cores", "grid": [cell], "costs": costs, "expiries": [expiry]}
     figures = {
         "demo": demo, "peers": peers.to_json(), "http": http.to_json(), "scale": scale,
+        "watching": {"setting": "2 cores", "rows": [["a hit", "31.7 us"]]},
         "audit": {"setting": "2 cores", "rows": [tool]}, "micro": Record.read(RECORDS / "micro.json").figures,
     }  # fmt: skip
     # As it comes from a file.
@@ -142,6 +143,7 @@ WANTED = {
     "peers": "### In one table",
     "http": "| **ours** |",
     "scale": "One expiry of one key",
+    "watching": "| a hit | 31.7 us |",
     "audit": "| everything | 10 | 0.0 | bandit | NOT RUN |",
     "compared": "| When is a killed holder replaced? Seconds | **0.30** | never | - | - | - |",
 }
