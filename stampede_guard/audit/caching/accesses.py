@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from stampede_guard.audit.caching.imported import cache_module, seen_in
+from stampede_guard.audit.caching.imported import cache_module, followed_function, seen_in
 from stampede_guard.audit.caching.locks import is_nx
 from stampede_guard.audit.caching.receivers import kind
 from stampede_guard.audit.source.model import Function, Module, argument, keyword_names
-from stampede_guard.audit.source.words import CACHE_WORDS, is_cachy, last, path, text_of, words
+from stampede_guard.audit.source.words import CACHE_WORDS, is_cachy, last, names_in, path, text_of, words
 
 _GETS = frozenset(
     "get get_json getex get_value get_item getitem aget get_raw get_data get_object get_obj "
@@ -45,6 +46,7 @@ _OPTIONS = frozenset(
 )
 
 _PLAIN_READS, _PLAIN_WRITES = frozenset(("get", "hget", "mget")), frozenset(("set", "setex", "hset", "mset"))
+PLAIN_VERBS = frozenset("set save put store write".split())
 READ_WORDS = frozenset(
     "get read load fetch lookup retrieve check find try query hit peek obtain aget".split()
 )
@@ -208,13 +210,13 @@ def _helper(module: Module, function: Function, call: ast.Call, name: str, recei
     if not said or not (is_cachy(name) or imported or (receiver and of_a_cache)):
         return None
     own = module.callee(call, function)
-    if is_no_access(said) or name[:1].isupper() or is_nx(call):
+    if name[:1].isupper() or is_nx(call):
         return None
-    if own is not None and any(
-        isinstance(n, ast.Attribute) and n.attr == "state" for n in ast.walk(own.node)
-    ):
-        return None  # what it keeps belongs to one request
-    topic = frozenset(said) - _FILLERS
+    if is_no_access(said):
+        return _write_by_its_body(module, call, name, said, own)
+    if own is not None and _keeps_for_a_request(own):
+        return None
+    topic = subject(said)
     keys = tuple(arg for arg in call.args if not isinstance(arg, ast.Starred))
     keys += tuple(keyword.value for keyword in call.keywords if keyword.arg and keyword.arg not in _EXPIRES)
     if len(keys) > 1 and _is_client(keys[0]):
@@ -223,7 +225,7 @@ def _helper(module: Module, function: Function, call: ast.Call, name: str, recei
     if imported:
         seen = seen_in(module, imported, METHODS)
         if seen in ("read", "write"):
-            role, topic = seen, frozenset(said[1:]) - _FILLERS
+            role, topic = seen, subject(said[1:])
         elif seen == "neither" and not is_cachy(name):
             return None
     if role == "read":
@@ -235,6 +237,50 @@ def _helper(module: Module, function: Function, call: ast.Call, name: str, recei
             call, "write", receiver, keys[:-1] or keys, _helper_value(call, keys), name, topic, True
         )
     return None
+
+
+def _write_by_its_body(
+    module: Module, call: ast.Call, name: str, said: tuple[str, ...], own: Function | None
+) -> Access | None:
+    """`set_service_cache_key(key, value)`: its name speaks of keys, but all that it does is to store its argument."""
+    if said[0] not in PLAIN_VERBS or len(call.args) < 2:
+        return None
+    followed = (module, own) if own is not None else followed_function(module, name)
+    if followed is None or len(followed[1].arguments) < 2:
+        return None
+    other, helper = followed
+    inner = [
+        access
+        for made in helper.calls
+        if isinstance(made.func, ast.Attribute) and (access := _plain(other, helper, made, made.func))
+    ]
+    given = [argument.arg for argument in helper.arguments]
+    if len(inner) != 1 or inner[0].what != "write" or not inner[0].sure:
+        return None
+    if path(inner[0].key[0]) != given[0] or given[1] not in names_in(inner[0].value):
+        return None
+    return Access(call, "write", "", (call.args[0],), call.args[1], name, frozenset(), True)
+
+
+_OF_A_REQUEST = frozenset("request req state info".split())
+
+
+def _keeps_for_a_request(own: Function) -> bool:
+    """A helper that keeps its value on `request.state`, or on the request itself: no other caller sees it."""
+    if any(isinstance(node, ast.Attribute) and node.attr == "state" for node in ast.walk(own.node)):
+        return True
+    return any(
+        isinstance(call.func, ast.Name)
+        and call.func.id in ("getattr", "setattr")
+        and len(call.args) > 1
+        and last(path(call.args[0])) in _OF_A_REQUEST
+        for call in own.calls
+    )
+
+
+def subject(said: Iterable[str]) -> frozenset[str]:
+    """What a helper is about: `get_cached_prices` and `set_cached_price` are about the same."""
+    return frozenset(word.removesuffix("s") for word in frozenset(said) - _FILLERS)
 
 
 def _verb(said: tuple[str, ...]) -> str:
@@ -265,7 +311,7 @@ def gives_the_cache(
         and path(used.func.value) in bound
         for used in function.calls
     ):
-        return not _is_dict_like(function, bound)
+        return not (_is_dict_like(function, bound) or _is_asked_by_key(function, bound, call, said))
     nothing_given = not call.args and not call.keywords
     return nothing_given and own is None and (said[-1] in CACHE_WORDS or set(said[1:]) <= CACHE_WORDS)
 
@@ -278,6 +324,22 @@ def _is_dict_like(function: Function, bound: set[str]) -> bool:
         if isinstance(used.func, ast.Attribute)
         and used.func.attr in METHODS
         and path(used.func.value) in bound
+    )
+
+
+def _is_asked_by_key(function: Function, bound: set[str], call: ast.Call, said: tuple[str, ...]) -> bool:
+    """`known = get_cached_prices(ids)`, `known.get(id)`: many entries in a dict, which nobody writes to."""
+    return (
+        "cached" in said
+        and said[-1] not in CACHE_WORDS
+        and bool(call.args)
+        and all(
+            used.func.attr == "get"
+            for used in function.calls
+            if isinstance(used.func, ast.Attribute)
+            and used.func.attr in _OF_A_CACHE
+            and path(used.func.value) in bound
+        )
     )
 
 
@@ -323,5 +385,9 @@ def _helper_value(call: ast.Call, keys: tuple[ast.expr, ...]) -> ast.expr | None
     named = argument(call, 99, "value", "data", "result", "payload", "val", "response")
     if named is not None:
         return named
-    candidates = [arg for arg in keys if not isinstance(arg, ast.Constant)]
+    candidates = [
+        arg
+        for arg in keys
+        if not isinstance(arg, ast.Constant) or (isinstance(arg.value, bool) and arg is keys[-1])
+    ]
     return ast.copy_location(ast.Tuple(elts=candidates, ctx=ast.Load()), call) if candidates else None

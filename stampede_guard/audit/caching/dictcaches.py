@@ -9,7 +9,7 @@ from stampede_guard.audit.caching import locks
 from stampede_guard.audit.caching.keys import same_key
 from stampede_guard.audit.caching.receivers import kind
 from stampede_guard.audit.source.model import Function, Module, inside, owner_class, position
-from stampede_guard.audit.source.words import is_cachy, last, path, words
+from stampede_guard.audit.source.words import is_cachy, last, names_in, path, words
 
 # Objects that live for one run or one request: the last word of their class, and what they are made with.
 _ONE_RUN = frozenset(
@@ -109,7 +109,33 @@ def _awaits_value(
         for node in function.awaits
         if position(look) < position(node) < position(store) and not _aside(module, function, node, store)
     ]
-    return any(_computes(module, function, node) for node in (*inside_value, *between))
+    return any(_computes(module, function, node) for node in inside_value) or (
+        any(_computes(module, function, node) for node in between) and _is_waited_for(function, look, value)
+    )
+
+
+def _is_waited_for(function: Function, look: ast.expr, value: ast.expr) -> bool:
+    """Whether the stored value comes from something awaited, not only from what was known at the look-up."""
+    feeding, seen = names_in(value) - {"self", "cls"}, set[str]()
+    waits = [node for node in function.awaits if position(node) > position(look)]
+    grown = {
+        path(call.func.value)
+        for call in function.calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "extend", "update", "add")
+    } | {path(store.value) for store in function.stores}
+    while feeding - seen:
+        name = (feeding - seen).pop()
+        seen.add(name)
+        if name in grown:
+            return True
+        for node, names, source in function.bindings:
+            if name not in names:
+                continue
+            around = isinstance(node, ast.AsyncWith | ast.AsyncFor)
+            if around or any(inside(wait, source) for wait in waits):
+                return True
+            feeding |= names_in(source) - {"self", "cls"}
+    return any("." in name for name in seen)  # an awaited method may have set `self.rows`
 
 
 def _computes(module: Module, function: Function, node: ast.AST) -> bool:

@@ -20,6 +20,7 @@ from stampede_guard.audit.caching import locks
 from stampede_guard.audit.caching.accesses import Access, accesses
 from stampede_guard.audit.caching.flow import Flow
 from stampede_guard.audit.caching.judging.memos import is_memo
+from stampede_guard.audit.caching.judging.serving import is_served
 from stampede_guard.audit.caching.judging.sparing import spares
 from stampede_guard.audit.caching.keys import same_key, skeleton
 from stampede_guard.audit.caching.lockuse import key_text
@@ -85,6 +86,8 @@ def _of_function(module: Module, function: Function) -> list[Fill]:
         taken.add(spot)
         if _protected(module, function, read, write, reads) or is_memo(module, function, read, write):
             continue
+        if any(fill.write is write for fill in found):
+            continue  # two reads for one entry: its value, and the time when it was stored
         found.append(Fill(function, read, write, decorator_around(function), read.sure and write.sure))
     return found
 
@@ -105,7 +108,7 @@ def _fills(module: Module, function: Function, read: Access, write: Access, read
         and not flow.derived(write.value, write.call)
         and flow.computed(write.value, write.call)
         and (
-            flow.used(write.call)
+            is_served(flow, write.call)
             or _read_again(function, read, reads)
             or _in_batches(module, read, write)
             or flow.says_nothing_found(write.value, write.call)
@@ -155,6 +158,9 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
 def _belong_together(module: Module, function: Function, read: Access, write: Access) -> bool:
     if _in_batches(module, read, write) and read.receiver == write.receiver:
         return bool(read.helper) == bool(write.helper) and read.topic == write.topic
+    if read.what == "read-many" and write.what == "write" and not write.helper:
+        looped = any(isinstance(node, ast.For | ast.AsyncFor) for node in module.up(write.call))
+        return looped and read.receiver == write.receiver
     if read.what == "read-many" or write.what == "write-many":
         return read.receiver == write.receiver and read.what != "read" and write.what != "write"
     if _gives_its_key(function, read, write):
@@ -170,6 +176,8 @@ def _belong_together(module: Module, function: Function, read: Access, write: Ac
             return False
         if not read.key or (_says_its_key_itself(write) and read.topic == write.topic):
             return bool(read.topic & write.topic) or not (read.topic or write.topic)
+        if read.topic == write.topic and _one_by_one(module, read, write):
+            return True
         given = write.call.args if isinstance(write.call, ast.Call) else []
         if len(given) > 1 and same_key(function, read.key[:1], (given[-1],)):
             return True  # `set_history(rows, key)`
@@ -201,6 +209,14 @@ def _in_batches(module: Module, read: Access, write: Access) -> bool:
     return bool(asking and storing) and not set(asking) & set(storing)
 
 
+def _one_by_one(module: Module, read: Access, write: Access) -> bool:
+    """`get_cached_prices(ids)`, and later `for id in missing: set_cached_price(id, ...)`."""
+    loops = [node for node in module.up(write.call) if isinstance(node, ast.For | ast.AsyncFor)]
+    return any(
+        names_in(loop.target) & names_in(write.key[0]) and not inside(read.call, loop) for loop in loops
+    )
+
+
 def _says_its_key_itself(write: Access) -> bool:
     """`set_match(match)`: the only argument contains its key."""
     return isinstance(write.call, ast.Call) and len(write.call.args) + len(write.call.keywords) == 1
@@ -216,7 +232,7 @@ def _half_by_a_helper(module: Module, function: Function, read: Access, write: A
     callee = module.callee(helper.call, function) if isinstance(helper.call, ast.Call) else None
     if callee is None:
         said = {word for part in key_text(function, plain.key[0]).split() for word in words(part)}
-        return bool(helper.topic) and helper.topic <= said
+        return bool(helper.topic) and helper.topic <= {word.removesuffix("s") for word in said}
     return any(
         inner.key
         and not inner.helper

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from stampede_guard.audit.caching.accesses import Access
 from stampede_guard.audit.caching.work import calls_work
 from stampede_guard.audit.source.branches import leaves, missing
+from stampede_guard.audit.source.comprehensions import material, sorts
 from stampede_guard.audit.source.model import Function, Module, Tested, inside, position
-from stampede_guard.audit.source.words import names_in, path
+from stampede_guard.audit.source.words import names_in, path, words
 
 _GROWS = frozenset("append extend update add insert setdefault".split())
 _EMPTY_DEPTH = 6
@@ -31,7 +32,7 @@ class Flow:
         self.names = self._spread()
         # A read of another cache is not a computation: a local copy of the shared value is not a fill.
         self.since: tuple[int, int] | None = None
-        self.free = {other.call for other in reads if other.sure} | {read.call}
+        self.free = {other.call for other in reads if other.sure and not _opens(other)} | {read.call}
         self.tested = self._tested()
         self.since = self._asked_at()
 
@@ -47,17 +48,17 @@ class Flow:
                     names.update(targets)
         return names
 
-    def _mentions(self, node: ast.AST) -> bool:
+    def mentions(self, node: ast.AST) -> bool:
         return inside(self.read.call, node) or bool(self.names & names_in(node))
 
     def _tested(self) -> bool:
         for test in self.function.tests:
             condition = test.subject if isinstance(test, ast.Match) else test.test
-            if self._mentions(condition) and _end(condition) >= position(self.read.call):
+            if self.mentions(condition) and _end(condition) >= position(self.read.call):
                 return True
         if self.read.what == "read-many":
             return bool(self.names)
-        return self._or_compute() is not None or self._misses_by_exception()
+        return self.decides_elsewhere()
 
     def _asked_at(self) -> tuple[int, int]:
         """The place after which a hit saves work. Work before the first test is always done."""
@@ -68,18 +69,22 @@ class Flow:
 
     def decides_elsewhere(self) -> bool:
         """Hit or miss is decided without an `if`: `get() or compute()`, KeyError, many keys at once."""
-        return self.read.what == "read-many" or self._or_compute() is not None or self._misses_by_exception()
+        return self.read.what == "read-many" or (
+            self.or_compute() is not None
+            or self._misses_by_exception()
+            or sorts(self.bindings, self.read.call)
+        )
 
     def asking(self) -> Iterator[Tested]:
         """The tests of the read value, without tests that only unpack it: `loads(raw) if raw else []`."""
         for test in self.function.tests:
             condition = test.subject if isinstance(test, ast.Match) else test.test
-            if not self._mentions(condition) or _end(condition) < position(self.read.call):
+            if not self.mentions(condition) or _end(condition) < position(self.read.call):
                 continue
             if not isinstance(test, ast.IfExp) or self._falls_back(test):
                 yield test
 
-    def _or_compute(self) -> ast.BoolOp | None:
+    def or_compute(self) -> ast.BoolOp | None:
         """`cache.get(key) or compute()`."""
         for node in self.module.up(self.read.call):
             if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
@@ -107,7 +112,7 @@ class Flow:
     def _derived(self, value: ast.expr, at: ast.AST, seen: set[ast.AST]) -> bool:
         if inside(self.read.call, value):
             return not self._falls_back(value)
-        for name in sorted(names_in(value) & self.names):
+        for name in sorted(material(value) & self.names):
             bound = self._last_binding(name, at)
             if bound is None:
                 continue
@@ -172,18 +177,24 @@ class Flow:
                 if node in seen:
                     continue
                 waits = isinstance(node, ast.AsyncFor | ast.With | ast.AsyncWith)
-                if waits or self.computed(source, node, depth - 1, seen | {node}):
+                if (
+                    waits
+                    or self._is_found(node, source, at)
+                    or self.computed(source, node, depth - 1, seen | {node})
+                ):
                     return True
         return False
 
     def says_nothing_found(self, value: ast.expr, at: ast.AST) -> bool:
         """A negative entry: `if user is None: cache.set(key, MISSING)`, after the search for the user."""
+        branch = next((node for node in self.module.up(at) if isinstance(node, ast.If)), None)
+        if branch is None or not any(inside(at, statement) for statement in branch.body):
+            return False
+        if self._answers(value, branch):
+            return True
         if not isinstance(value, ast.Constant | ast.Name | ast.Attribute) or names_in(value) & {
             name for _n, names, _v in self.bindings for name in names
         }:
-            return False
-        branch = next((node for node in self.module.up(at) if isinstance(node, ast.If)), None)
-        if branch is None or not any(inside(at, statement) for statement in branch.body):
             return False
         asked = missing(branch.test)
         if asked is None or not isinstance(branch.body[-1], ast.Return | ast.Raise):
@@ -192,6 +203,41 @@ class Flow:
             calls_work(source, self.free) and position(node) > position(self.read.call)
             for node, source in self._bindings_before(asked, branch)
         )
+
+    def _is_found(self, node: ast.AST, source: ast.expr, at: ast.AST) -> bool:
+        """`for row in query(): if fits(row): found = True`: the constant says what the search found."""
+        if not isinstance(source, ast.Constant):
+            return False
+        for around in self.module.up(node):
+            if around is self.function.node or inside(at, around):
+                return False
+            if isinstance(around, ast.For) and self.computed(around.iter, around, 2):
+                return True
+        return False
+
+    def _answers(self, value: ast.expr, branch: ast.If) -> bool:
+        """`if missing: cache.set(key, False); return False`: a query decides between constants."""
+        ends = branch.body[-1]
+        if isinstance(value, ast.Tuple):
+            value = value.elts[-1]  # a helper gets the key with the constant
+        if not isinstance(value, ast.Constant) or not isinstance(ends, ast.Return):
+            return False
+        same = isinstance(ends.value, ast.Constant) and ends.value.value is value.value
+        return same and any(
+            position(node) > position(self.read.call) and self.computed(source, node, _EMPTY_DEPTH - 1)
+            for name in names_in(branch.test)
+            for node, source in self._bindings_before(name, branch)
+        )
+
+    def _in_loop_of(self, node: ast.AST, at: ast.AST) -> bool:
+        """After the loop, what was bound before its `break` is seen."""
+        loops = (
+            around
+            for around in self.module.up(node)
+            if isinstance(around, ast.For | ast.AsyncFor | ast.While)
+        )
+        loop = next(loops, None)
+        return loop is not None and inside(at, loop)
 
     def _bindings_before(self, name: str, at: ast.AST) -> list[tuple[ast.AST, ast.expr]]:
         """What a name may hold at a place, in any branch. Values from before the read do not count."""
@@ -236,7 +282,7 @@ class Flow:
             isinstance(value, ast.Constant)
             and isinstance(branch, ast.If)
             and not inside(at, branch)
-            and self._mentions(branch.test)
+            and self.mentions(branch.test)
         )
 
     def _other_branch(self, node: ast.AST, at: ast.AST) -> bool:
@@ -254,7 +300,7 @@ class Flow:
                 if any(inside(at, s) for s in sibling):
                     return True
                 if not any(inside(at, s) for s in branch) and leaves(branch[-1]):
-                    return True
+                    return not isinstance(branch[-1], ast.Break | ast.Continue) or self._in_loop_of(node, at)
         return False
 
     # ------------------------------------------------------------------------------------------- the paths
@@ -263,7 +309,7 @@ class Flow:
         """`if cached: ... cache.set(...)`: the write runs on a hit, not on a miss."""
         for test in self.function.tests:
             if isinstance(test, ast.If) and any(inside(write, statement) for statement in test.body):
-                if self._says_hit(test.test) and position(test) > position(self.read.call):
+                if self.says_hit(test.test) and position(test) > position(self.read.call):
                     return True
         return any(self._gives_up(test, write) for test in self.function.tests)
 
@@ -286,7 +332,7 @@ class Flow:
             isinstance(around, ast.If)
             and around is not test
             and not inside(write, around)
-            and self._says_hit(around.test)
+            and self.says_hit(around.test)
             for around in self.module.up(test)
         )
 
@@ -301,10 +347,10 @@ class Flow:
             case _:
                 return False
 
-    def _says_hit(self, test: ast.expr) -> bool:
+    def says_hit(self, test: ast.expr) -> bool:
         match test:
             case ast.BoolOp(op=ast.And(), values=values):
-                return any(self._says_hit(value) for value in values)
+                return any(self.says_hit(value) for value in values)
             case ast.Name(id=name):
                 return name in self.names and self._still_got(name, test)
             case ast.Compare(
@@ -317,7 +363,7 @@ class Flow:
     def tells_misses(self) -> bool:
         """Whether some `if` tests only for hit or miss."""
         tests = [test.test for test in self.function.tests if isinstance(test, ast.If)]
-        return any(self._says_hit(test) or self._says_miss(test) for test in tests)
+        return any(self.says_hit(test) or self._says_miss(test) for test in tests)
 
     def _still_got(self, name: str, at: ast.AST) -> bool:
         """Whether the name can still hold the read value: `if data is None: data = f()` may be in between."""
@@ -326,66 +372,10 @@ class Flow:
             return False
         return inside(self.read.call, bound[1]) or self._derived(bound[1], bound[0], set())
 
-    def used(self, write: ast.AST) -> bool:
-        """Whether a hit serves the value. Otherwise it only shows that a value exists."""
-        if self._or_compute() is not None or self.read.what == "read-many":
-            return True
-        for node in self.module.up(self.read.call):
-            if isinstance(node, ast.Return) and self.read.what != "exists":
-                return True
-            if isinstance(node, ast.stmt):
-                break
-        if self._told_apart() or any(self._is_spared(test) for test in self.function.tests):
-            return True
-        tests = [test.subject if isinstance(test, ast.Match) else test.test for test in self.function.tests]
-        for name, load in self.function.loads:
-            if name in self.names and not inside(load, write) and not any(inside(load, t) for t in tests):
-                if position(load) > position(self.read.call) and not self._in_raise_or_log(load):
-                    return True
-        return False
 
-    def _is_spared(self, test: ast.AST) -> bool:
-        """`if cache.get(key): return`: a prefetch serves nothing, but a hit still saves its work."""
-        return (
-            isinstance(test, ast.If)
-            and not test.orelse
-            and (self._says_hit(test.test) or self._bare(test.test) is self.read.call)
-            and isinstance(test.body[-1], ast.Return)
-            and test.body[-1].value is None
-        )
-
-    @staticmethod
-    def _bare(value: ast.expr) -> ast.expr:
-        return value.value if isinstance(value, ast.Await) else value
-
-    def _told_apart(self) -> bool:
-        """`if cached is not None: if cached == "none": ...`: the value itself decides what is served."""
-        asked = [
-            test for test in self.function.tests if isinstance(test, ast.If) and self._mentions(test.test)
-        ]
-        return any(
-            any(inside(inner, statement) for statement in outer.body)
-            and isinstance(inner.test, ast.Compare)
-            and isinstance(inner.test.ops[0], ast.Eq)
-            for outer in asked
-            for inner in asked
-            if inner is not outer
-        )
-
-    def _in_raise_or_log(self, node: ast.AST) -> bool:
-        for around in self.module.up(node):
-            if isinstance(around, ast.Raise):
-                return True
-            if isinstance(around, ast.Call) and path(around.func).partition(".")[0] in (
-                "logger",
-                "log",
-                "logging",
-                "print",
-            ):
-                return True
-            if isinstance(around, ast.stmt):
-                return False
-        return False
+def _opens(read: Access) -> bool:
+    """`self.cache.read_data(name)`: a store of files that is named after its purpose."""
+    return words(read.helper)[:1] == ("read",)
 
 
 def _end(node: ast.AST, value: ast.AST | None = None) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from stampede_guard.audit.caching import locks
 from stampede_guard.audit.caching.accesses import Access
 from stampede_guard.audit.caching.fills import Fill, accesses_of, decorator_around
 from stampede_guard.audit.caching.flow import Flow
+from stampede_guard.audit.caching.judging.serving import is_served
 from stampede_guard.audit.caching.keys import skeleton
 from stampede_guard.audit.source.model import Function, Module, position
 from stampede_guard.audit.source.words import names_in
@@ -79,7 +80,7 @@ def _about_the_same(
 
 def _unlocked(module: Module, function: Function, read: Access, call: ast.Call, write: Access) -> bool:
     flow = Flow(module, function, read)
-    if not flow.tested or flow.on_hit_side(call) or not flow.used(call):
+    if not flow.tested or flow.on_hit_side(call) or not is_served(flow, call):
         return False
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     if any(flow.names & names_in(argument) for argument in given):

@@ -113,9 +113,9 @@ def _keeps_events(module: Module, function: Function) -> bool:
     """`if key in running: await running[key].wait()`, `running[key] = asyncio.Event()`, whatever its name."""
     for store in function.stores:
         assigned = module.parents.get(store)
-        if not isinstance(assigned, ast.Assign) or not _makes_a_task(function, assigned.value):
-            continue
         holder = path(store.value)
+        if not isinstance(assigned, ast.Assign) or not _makes_a_task(function, assigned.value, holder):
+            continue
         if any(path(compare.comparators[0]) == holder for compare in function.compares):
             return True
         if any(path(call.func) == f"{holder}.get" for call in function.calls):
@@ -123,12 +123,14 @@ def _keeps_events(module: Module, function: Function) -> bool:
     return False
 
 
-def _makes_a_task(function: Function, value: ast.expr) -> bool:
-    """`asyncio.Event()`, or a local name that only holds such an object."""
+def _makes_a_task(function: Function, value: ast.expr, holder: str) -> bool:
+    """`asyncio.Event()`, or a local name that only holds such an object, or one taken from the same dict."""
     if isinstance(value, ast.Name):
         made = [source for _node, names, source in function.bindings if names == [value.id]]
-        return bool(made) and all(
-            isinstance(source, ast.Call) and last(path(source.func)) in _TASKS for source in made
+        taken = (f"{holder}.pop", f"{holder}.get")
+        kinds = [path(source.func) if isinstance(source, ast.Call) else "" for source in made]
+        return any(last(kind) in _TASKS for kind in kinds) and all(
+            last(kind) in _TASKS or kind in taken for kind in kinds
         )
     return isinstance(value, ast.Call) and last(path(value.func)) in _TASKS
 

@@ -10,7 +10,7 @@ from stampede_guard.audit.source.model import Function, Module, owner_class
 from stampede_guard.audit.source.words import is_locky, path, text_of, words
 
 _EXTRA = frozenset(
-    "running inprogress semaphore election elected mutex claim busy processing singleton".split()
+    "running inprogress semaphore election elected mutex claim busy processing singleton quorum".split()
 )
 # Keys that only look like locks: marks of what was seen, limits, locked accounts. Whole words, or two in a row.
 _NOT = frozenset(

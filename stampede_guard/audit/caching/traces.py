@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
 
-from stampede_guard.audit.caching.accesses import METHODS, helper_role, is_no_access
+from stampede_guard.audit.caching.accesses import METHODS, PLAIN_VERBS, helper_role, is_no_access
 from stampede_guard.audit.caching.receivers import MAYBE_WORDS, OTHER_WORDS
 from stampede_guard.audit.source.words import CACHE_STEMS, is_cachy, words
 
@@ -252,8 +252,10 @@ def _may_be_cache(name: str, method: str) -> bool:
 @lru_cache(maxsize=20_000)
 def _role(name: str) -> Role | None:
     said = words(name)
-    if not is_cachy(name) or is_no_access(said) or name[:1].isupper():
+    if not is_cachy(name) or name[:1].isupper():
         return None
+    if is_no_access(said):
+        return "write" if said[0] in PLAIN_VERBS else None
     return helper_role(said)
 
 

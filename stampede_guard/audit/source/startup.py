@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from stampede_guard.audit.source.branches import leaves
 from stampede_guard.audit.source.model import Function, Module, argument
 from stampede_guard.audit.source.words import last, path, text_of
 
@@ -57,6 +58,10 @@ _ELECTED = re.compile(
     r"distributed_?lock|worker_lock|lock_key|\bleases?\.hold\b|with_lock|scheduler_?lock|try_lock",
     re.IGNORECASE,
 )
+
+
+_LONG = 150  # lines
+_BESIDE = 3  # statements
 
 
 def is_web(module: Module) -> bool:
@@ -155,15 +160,45 @@ def _registered(module: Module) -> set[str]:
     return names
 
 
-def is_elected(module: Module, function: Function) -> bool:
-    """Whether the code around it elects one worker. The text of the functions decides."""
+def is_elected(module: Module, function: Function, within: Function | None = None) -> bool:
+    """Whether the code around it elects one worker. The text of the functions decides, up to `within`."""
     known: dict[Function, bool] = module.memo.setdefault("elected", {})
     for scope in function.chain():
+        if scope is within:
+            return False
         if scope not in known:
             known[scope] = _ELECTED.search(_source(module, scope)) is not None
         if known[scope]:
             return True
     return False
+
+
+def is_elected_at(module: Module, function: Function, node: ast.AST) -> bool:
+    """The same for one call. A lifespan of several hundred lines starts many things. There, only the tests around the
+    call count, the exits before it, and the statements beside it.
+    """
+    if (function.node.end_lineno or 0) - function.node.lineno < _LONG:
+        return is_elected(module, function)
+    if function.outer is not None and is_elected(module, function.outer):
+        return True
+    below, texts = node, [_text(module, module.statement(node))]
+    for around in module.up(node):
+        if isinstance(around, ast.If | ast.While):
+            texts.append(ast.unparse(around.test))
+        for block in (getattr(around, name, None) for name in ("body", "orelse", "finalbody")):
+            if isinstance(block, list) and below in block:
+                before = block[: block.index(below)]
+                texts += [_text(module, s) for s in before if isinstance(s, ast.If) and leaves(s.body[-1])]
+                texts += [_text(module, s) for s in before[-_BESIDE:] if not isinstance(s, ast.If | ast.Try)]
+        if around is function.node:
+            break
+        below = around
+    return any(_ELECTED.search(text) for text in texts)
+
+
+def _text(module: Module, node: ast.AST) -> str:
+    lines = module.source.splitlines()[node.lineno - 1 : node.end_lineno]  # type: ignore[attr-defined]
+    return "\n".join(line.partition("#")[0] for line in lines)
 
 
 def _source(module: Module, function: Function) -> str:

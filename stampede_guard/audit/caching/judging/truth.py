@@ -6,7 +6,8 @@ import ast
 from typing import Literal
 
 from stampede_guard.audit.caching.flow import Flow
-from stampede_guard.audit.source.model import Function, inside, position
+from stampede_guard.audit.caching.imported import followed_function
+from stampede_guard.audit.source.model import Function, Module, inside, position
 from stampede_guard.audit.source.words import last, names_in, path, words
 
 Truth = Literal["never", "maybe", "unknown"]
@@ -123,7 +124,12 @@ class _Judge:
             return "never"
         callee = self.module.callee(call, self.function)
         if callee is not None:
-            return _of_function(self, callee, depth)
+            return _of_function(self, self.module, callee, depth)
+        followed = followed_function(self.module, dotted)
+        if followed is not None and followed[1].node.name == name:
+            told = _of_function(self, *followed, depth)
+            if told != "unknown":
+                return told
         said = words(name)
         if said and (said[0] in _PLURAL_VERBS or said[0] == "count"):
             return "maybe"
@@ -134,15 +140,15 @@ class _Judge:
         )
 
 
-def _of_function(judge: _Judge, callee: Function, depth: int) -> Truth:
-    """What a function of the same file returns: its annotation says so, else its `return` statements."""
+def _of_function(judge: _Judge, module: Module, callee: Function, depth: int) -> Truth:
+    """What a function returns: its annotation says so, else its `return` statements."""
     declared = _of_annotation(callee.node.returns)
     if declared == "never":
         return declared
     returned = [node.value for node in ast.walk(callee.node) if isinstance(node, ast.Return) and node.value]
     if callee is judge.function:
         return declared
-    flow = Flow(judge.module, callee, judge.flow.read)
+    flow = Flow(module, callee, judge.flow.read)
     flow.since = None
     inner = _Judge(flow, judge.write)
     found = [inner.of(value, value, depth - 1) for value in returned]

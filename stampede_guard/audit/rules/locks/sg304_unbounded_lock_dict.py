@@ -13,7 +13,9 @@ from stampede_guard.audit.source.origins import origin
 from stampede_guard.audit.source.words import last, names_in, path
 
 _LOCK = re.compile(r"(?:^|\.)(?:Lock|RLock|Semaphore|BoundedSemaphore|Condition|AsyncLock)$")
-_BOUNDED = re.compile(r"Weak|TTLCache|LRU|lru|Bounded|ExpiringDict|TTLDict|Cache\(|LRUCache|local\(\)")
+_BOUNDED = re.compile(
+    r"Weak|TTLCache|LRU|lru|Bounded(?!Semaphore)|ExpiringDict|TTLDict|Cache\(|LRUCache|local\(\)"
+)
 # The node, the dict, the key and the function.
 _Growth = tuple[ast.AST, str, ast.expr | None, Function | None]
 _REMOVES = frozenset("pop popitem clear".split())

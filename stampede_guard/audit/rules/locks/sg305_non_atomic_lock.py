@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import pairwise
 
 from stampede_guard.audit.caching import lockuse
 from stampede_guard.audit.caching.fills import accesses_of
@@ -14,6 +15,8 @@ from stampede_guard.audit.fixes.flags import in_one_step
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Function, Module, argument, inside, position
+
+_SHORT = 30  # seconds
 
 
 def check(module: Module) -> Iterator[Violation]:
@@ -29,11 +32,13 @@ def check(module: Module) -> Iterator[Violation]:
                 for write in seen
                 if write.what == "write"
                 and position(write.call) > position(read.call)
-                and same_key(function, read.key, write.key)
-                and _is_flag(write.call)
+                and same_key(function, read.key[:1], write.key[:1])
+                and _is_flag(module, write.call)
             ]
             if not taken or not (
-                _names_a_lock(function, read.key[0]) or _is_freed(function, read.key[0], taken[0].call)
+                _names_a_lock(function, read.key[0])
+                or _is_freed(function, read.key[0], taken[0].call)
+                or _is_taken_next(module, function, read.call, taken[0].call)
             ):
                 continue
             if not Flow(module, function, read).tested:
@@ -76,18 +81,53 @@ def _is_freed(function: Function, key: ast.expr, taken: ast.expr) -> bool:
     )
 
 
+def _is_taken_next(module: Module, function: Function, read: ast.expr, taken: ast.expr) -> bool:
+    """Whatever its name: `if cache.get(key): return`, the next statement sets a constant for a short time, and then
+    the work follows. So does `cache.add(key, 1)` whose answer nobody reads.
+    """
+    body = function.node.body
+    for test, following in pairwise(body):
+        if not isinstance(test, ast.If) or test.orelse or not inside(read, test.test):
+            continue
+        ends = test.body[-1]
+        if not isinstance(ends, ast.Return) or ends.value is not None or len(test.body) > 1:
+            return False
+        if not isinstance(following, ast.Expr) or _bare(following.value) is not taken:
+            return False
+        assert isinstance(taken, ast.Call)
+        value = argument(taken, 1, "value", "val")
+        works = any(position(call) > position(taken) and call is not taken for call in function.calls)
+        added = isinstance(taken.func, ast.Attribute) and taken.func.attr == "add"
+        return works and isinstance(value, ast.Constant) and (added or _is_short(taken))
+    return False
+
+
+def _bare(value: ast.expr) -> ast.expr:
+    return value.value if isinstance(value, ast.Await) else value
+
+
+def _is_short(call: ast.Call) -> bool:
+    """A literal lifetime of some seconds: one of minutes limits how often something is done."""
+    lifetime = argument(call, 2, "timeout", "ex", "ttl", "time", "expire")
+    return (
+        isinstance(lifetime, ast.Constant)
+        and isinstance(lifetime.value, int | float)
+        and 0 < lifetime.value <= _SHORT
+    )
+
+
 def _is_optimistic(function: Function) -> bool:
     """WATCH: the set fails if another client has written in between."""
     return any(isinstance(call.func, ast.Attribute) and call.func.attr == "watch" for call in function.calls)
 
 
-def _is_flag(call: ast.expr) -> bool:
-    """Whether it is a plain flag: not SET NX, and not a value that is read elsewhere."""
+def _is_flag(module: Module, call: ast.expr) -> bool:
+    """Whether it is a plain flag: not SET NX, and no `add` whose answer is read."""
     if not isinstance(call, ast.Call):
         return False
-    return "nx" not in {keyword.arg for keyword in call.keywords} and not (
-        isinstance(call.func, ast.Attribute) and call.func.attr in ("setnx", "add")
-    )
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("setnx", "add"):
+        return "nx" not in {keyword.arg for keyword in call.keywords}
+    return call.func.attr == "add" and len(call.args) > 1 and isinstance(module.parents.get(call), ast.Expr)
 
 
 RULE = Rule(
@@ -109,6 +149,8 @@ RULE = Rule(
             b"processing",
             b"delete",
             b"unlink",
+            b"return\n",
+            b"quorum",
         ),
     ),
     near=lambda text: text.traces.may_flag,
@@ -121,8 +163,9 @@ RULE = Rule(
         example='if not cache.get("sync:running"):\n    cache.set("sync:running", 1, 300)\n    sync()',
         instead='if cache.add("sync:running", token, 300):   # one step: SET NX EX\n    sync()',
         unless="It only saves work that may be done twice without harm.",
-        sure="Medium: the name of the key or function contains lock, running, busy or the like, or the "
-        "same function deletes the flag after its work.",
+        sure="Medium: the name of the key or function contains lock, running, busy or the like, the "
+        "same function deletes the flag after its work, or a constant with a short lifetime is set right after "
+        "`if flag: return`.",
         fix="Unsafe: for a Redis client, `if redis.get(key): return` and the set with a TTL right after "
         "it become `if not redis.set(key, 1, ex=60, nx=True): return`. The same applies if the set is "
         "the first statement under `if not redis.get(key):`. A falsy value counted as free before, "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Function, Module
-from stampede_guard.audit.source.startup import HOOKS, is_elected, is_single_program, started
+from stampede_guard.audit.source.startup import HOOKS, is_elected, is_elected_at, is_single_program, started
 from stampede_guard.audit.source.words import last, path, words
 
 _TASKS = frozenset(("create_task", "ensure_future", "start_soon", "add_task", "Thread"))
@@ -34,10 +34,10 @@ def check(module: Module) -> Iterator[Violation]:
     if is_single_program(module):
         return
     for function in started(module):
-        if is_elected(module, function):
-            continue
         for call in function.calls:
-            if last(path(call.func)) in _TASKS and _is_endless(module, call, function):
+            if last(path(call.func)) not in _TASKS or is_elected_at(module, function, call):
+                continue
+            if _is_endless(module, call, function):
                 yield Violation(
                     node=call,
                     message="each worker starts this loop, so its work is done once per worker",
@@ -90,7 +90,7 @@ def _is_endless(module: Module, call: ast.Call, function: Function) -> bool:
         return False
     found = module.functions_named(name)
     if len(found) == 1:
-        return _loops(found[0]) and not is_elected(module, found[0])
+        return _loops(found[0]) and not is_elected(module, found[0], within=function)
     return not found and bool(set(words(name)) & _PERIODIC)
 
 
