@@ -151,12 +151,14 @@ class Uncacheable:
 class Held:
     """Another flight computes. `suspect`: its inbox has no subscriber; poll again after the takeover gap.
 
-    `last` is the largest token issued: every running computation began before this answer.
+    `last` is the largest token issued: every running computation began before this answer. `first`: this check was the
+    first to miss the inbox, so the takeover gap begins now.
     """
 
     fence: int
     suspect: bool
     last: int = field(default=0, compare=False)
+    first: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ __all__ = [
 ]
 
 LATE_SECONDS = 0.1
+_CLOCKS_DIFFER = 1.01
+"""The waiter's clock and the store's may run at different speeds. A check that comes too early is lost."""
 
 WaitsFor = Literal["value", "fresh_value", "own_computation", "fallback", "another_fallback", "turn"]
 """`value`: for another call's outcome, or for the end of another flight. `fresh_value`: the same, with a stale value in
@@ -107,8 +109,14 @@ def computes_for_one(state: FlightState, *, shares_uncached: bool) -> bool:
     return state.phase.grant is not None and not state.phase.grant.leased
 
 
-def poll_after(draw: float, *, suspect: bool, policy: Policy) -> float:
-    """Seconds until the next poll: jittered, at most `poll_interval`; just past the takeover gap for a suspect."""
+def poll_after(draw: float, *, suspect: bool, policy: Policy, first: bool = False) -> float:
+    """Seconds until the next poll: jittered, at most `poll_interval`; just past the takeover gap for a suspect.
+
+    `first`: this caller's check was the first to miss the holder. Only one check is, so it needs no jitter, and it
+    takes over as early as the store allows. All others come later and find the new holder, or replace it, too.
+    """
+    if first:
+        return min(policy.takeover_gap * _CLOCKS_DIFFER, policy.poll_interval)
     if suspect:
         return min(policy.takeover_gap * (1.02 + 0.2 * draw), policy.poll_interval)
     return policy.poll_interval * (0.6 + 0.4 * draw)

@@ -106,14 +106,14 @@ def _answered(state: State, event: on.StoreAnswered, policy: Policy) -> Step:
             if not aboard.callers or not aboard.want(early=state.kind == "early"):
                 return _release(state, pause=0.0 if aboard.callers else policy.poll_interval)
             return _compute(state, grant)
-        case Held(fence, suspect, last):
+        case Held(fence, suspect, last, first):
             # The computation elsewhere began before the refresh was requested. So did that of a value found, perhaps.
             newer_than = max(state.newer_than, last) if overtakes else state.newer_than
             trusted_until = event.now + min(policy.lease_ttl, policy.wait_timeout / 2)
             state = changed(state, newer_than=newer_than, trusted_until=trusted_until)
             if not aboard.want(early=state.kind == "early"):
                 return _land(state, policy)
-            wait = do.Wait(poll_after(event.draw, suspect=suspect, policy=policy))
+            wait = do.Wait(poll_after(event.draw, suspect=suspect, first=first, policy=policy))
             return changed(state, phase=Waiting(fence), suspected=suspect), wait
         case _:
             assert_never(answer)

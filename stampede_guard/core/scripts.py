@@ -94,10 +94,12 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
     if lease is not None:
         looked = _look_at(lease, ask, now_us=now_us, listening=listening)
         if looked is not None:
+            suspect = looked.missing_since_us is not None
+            first = suspect and lease.missing_since_us is None
             entry = replace(entry, record=record, lease=looked)
             if ask.inbox and ask.inbox not in entry.waiters:
                 entry = replace(entry, waiters=entry.waiters | {ask.inbox})
-            return entry, Held(record.fence, looked.missing_since_us is not None, record.last)
+            return entry, Held(record.fence, suspect, record.last, first)
     token = max(entry.highest_token + 1, record.last + 1, now_us)
     inbox = _confirmed(ask.inbox, listening)
     expires_us = now_us + ask.lease_ms * 1000

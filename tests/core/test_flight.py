@@ -153,9 +153,19 @@ def test_looks_are_jittered_and_never_further_apart_than_the_poll_interval(draw:
     assert POLICY.takeover_gap < suspect <= POLICY.poll_interval
 
 
+@pytest.mark.parametrize("draw", [0.0, 0.3, 0.999])
+def test_whoever_misses_the_holder_first_looks_again_before_all_others(draw: float) -> None:
+    first = poll_after(draw, suspect=True, first=True, policy=POLICY)
+    others = poll_after(0.0, suspect=True, policy=POLICY)
+    assert POLICY.takeover_gap < first < others, "no jitter: only one check is the first"
+    _, command = step(Asking(), answered(Held(5, True, 0, True))._replace(draw=draw))
+    assert command == Wait(first)
+
+
 def test_a_takeover_gap_above_the_poll_interval_does_not_slow_the_looks() -> None:
     policy = Policy(takeover_gap=0.5, poll_interval=0.4)
     assert poll_after(0.9, suspect=True, policy=policy) == 0.4
+    assert poll_after(0.9, suspect=True, first=True, policy=policy) == 0.4
 
 
 # --- waiting --------------------------------------------------------------------------------------

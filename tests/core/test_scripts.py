@@ -181,9 +181,11 @@ def test_a_holder_is_replaced_at_the_second_look_after_the_takeover_gap() -> Non
     entry, answer = acquire(entry, ask("b"), listening=gone)
     assert isinstance(answer, Held)
     assert answer.suspect
+    assert answer.first
     entry, answer = acquire(entry, ask("c"), now_us=NOW + 249_999, listening=gone)
     assert isinstance(answer, Held)
     assert answer.suspect
+    assert not answer.first
     entry, answer = acquire(entry, ask("b"), now_us=NOW + 250_000, listening=gone)
     assert isinstance(answer, Granted)
     assert answer.token > first.token

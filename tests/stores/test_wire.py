@@ -132,7 +132,10 @@ class TestAnswers:
         assert parse_answer([b"granted", b"7", b"epoch"]) == Granted(7, "epoch")
         held = parse_answer([b"held", b"7", 1, b"9"])
         assert isinstance(held, Held)
-        assert (held.fence, held.suspect, held.last) == (7, True, 9)
+        assert (held.fence, held.suspect, held.last, held.first) == (7, True, 9, False)
+        held = parse_answer([b"held", b"7", 2, b"9"])
+        assert isinstance(held, Held)
+        assert (held.suspect, held.first) == (True, True)
         assert parse_answer([b"denied"]) == Denied()
 
     @given(reply=REPLIES)

@@ -146,7 +146,7 @@ class Worlds:
                 self._granted(grant, real.grant, flight)
                 self.through.add(flight)
             case Held(fence, suspect):
-                assert suspect == real.suspect
+                assert (suspect, pure.first) == (real.suspect, real.first)
                 self.same_token(fence, real.fence)
             case Denied():
                 pass

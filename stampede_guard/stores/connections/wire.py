@@ -75,6 +75,8 @@ _SIZES = {_MAGIC: HEADER, b"SG%d" % (LAYOUT - 1): HEADER - 8}
 MOST_TOOK_MS = 99_999_999
 
 _tuple = tuple.__new__
+_FIRST_MISSED = 2
+"""`acquire.lua` says so to the check that was the first to miss the holder's inbox."""
 _KINDS: dict[bytes, Any] = {b"value": "value", b"failure": "failure", b"again": "again"}
 
 
@@ -164,7 +166,7 @@ def parse_answer(reply: Any) -> Answer | Denied:
                 grant = Granted(_token(token), epoch.decode(), _token(replaces), leased=False)
                 return Uncacheable(grant)
             case [b"held", bytes(fence), int(suspect), bytes(last)]:
-                return Held(_token(fence), bool(suspect), _token(last))
+                return Held(_token(fence), bool(suspect), _token(last), suspect == _FIRST_MISSED)
             case [b"denied"]:
                 return Denied()
     raise malformed("the script")

@@ -56,6 +56,7 @@ if passes then
   return {'passing', text(token), epoch, text(value_token)}
 end
 if held and in_time(KEYS[LEASE], tonumber(lease[6] or 0)) then
+  -- suspect: 2 for the first check that misses the inbox, 1 for later ones.
   local missing, suspect = tonumber(lease[5] or 0), 0
   if not lease[4] or lease[4] == '' or is_listening(lease[4]) ~= false then
     if missing > 0 then
@@ -63,7 +64,7 @@ if held and in_time(KEYS[LEASE], tonumber(lease[6] or 0)) then
     end
   elseif missing == 0 then
     redis.call('HSET', KEYS[LEASE], 'missing', text(now))
-    suspect = 1
+    suspect = 2
   elseif now - missing >= takeover_ms * 1000 then
     held = false
   else
