@@ -26,15 +26,17 @@ SIZE = (1100, 660)
 
 
 async def work(url: str) -> None:
-    """A worker. It says when it computes what the pictures wait for."""
+    """A worker. While it computes what the pictures wait for, it says when that was."""
     from stampede_guard import StampedeGuard
 
     guard = StampedeGuard.from_url(url, namespace=NAMESPACE)
 
     @guard.locked_cache(ttl=6, name="reports.quality")
     async def quality(project: int) -> int:
-        print("computing", flush=True)
-        await asyncio.sleep(0.45)
+        # After the fleet was told that it computes, and long before it ends.
+        await asyncio.sleep(0.2)
+        print(time.time(), flush=True)
+        await asyncio.sleep(0.25)
         return project
 
     @guard.locked_cache(ttl=20, stale_ttl=60, name="catalog.prices")
@@ -66,13 +68,11 @@ def killed_while_it_computes(workers: list[subprocess.Popen[str]]) -> None:
         for worker in workers:
             assert worker.stdout is not None
             reading.register(worker.stdout, selectors.EVENT_READ, worker)
-        began_at = time.monotonic()
+        opened = time.time()
         while True:
             for key, _ in reading.select(PATIENCE):
-                key.data.stdout.readline()
                 # The lines from before the page was opened do not count.
-                if time.monotonic() - began_at > 3:
-                    time.sleep(0.2)
+                if float(key.data.stdout.readline()) > opened:
                     key.data.kill()
                     return
 
@@ -111,9 +111,7 @@ def photograph(address: str, workers: list[subprocess.Popen[str]], profile: Path
             "(row) => /taken over/.test(row.innerText))?.querySelector('a').href"
         )
         link = patient.until(lambda page: page.execute_script(first))
-        # Until every worker has told its part.
-        time.sleep(6)
-        chrome.get(link)
+        patient.until(lambda page: _told(page, link))
         _save(chrome, "console-herd.png")
         chrome.get(f"{base}functions")
         patient.until(lambda page: _says(page, "reports.quality"))
@@ -124,6 +122,15 @@ def photograph(address: str, workers: list[subprocess.Popen[str]], profile: Path
 
 def _says(page: object, words: str) -> bool:
     return words in page.execute_script("return document.body.innerText")  # type: ignore[attr-defined]
+
+
+def _told(page: object, link: str) -> bool:
+    """Whether every worker but the killed one has told its part."""
+    served = (
+        "[...document.querySelectorAll('#marks tr')].filter((row) => /callers? served/.test(row.innerText))"
+    )
+    page.get(link)  # type: ignore[attr-defined]
+    return page.execute_script(f"return {served}.length") >= WORKERS - 1  # type: ignore[attr-defined]
 
 
 def _save(page: object, name: str) -> None:

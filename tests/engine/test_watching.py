@@ -303,7 +303,7 @@ async def test_a_fleet_publishes_while_somebody_watches(
         hot = {one.key: one.calls for one in seen.hottest}
         assert sorted(hot.values()) == [1, 3] and all(key.startswith("#") for key in hot)
         assert seen.troubles == [
-            "1 holders disappeared and were replaced",
+            "1 holder disappeared and was replaced",
             "shop.quality: 1 of 2 computations failed",
         ]
         assert "taken over" in [one.kind for one in happened]

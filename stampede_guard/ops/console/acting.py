@@ -83,5 +83,6 @@ async def _tell(fleet: Fleet, action: Action, asked: Mapping[str, str], user: st
             user=user or "somebody",
             said=said if fleet.shows_names else action.name,
         )
+        fleet.tell_news()
     except (StoreError, Misuse) as error:
         log.warning("the fleet's stream lacks this record: %s", type(error).__name__)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.errors import Misuse, StoreError, StoreUnavailable
+from stampede_guard.ops.fleet.herds import HerdStory, herds
 from stampede_guard.ops.fleet.reaching import session_of
 from stampede_guard.ops.fleet.snapshot import Snapshot, snapshot
 from stampede_guard.ops.fleet.viewer import Viewer
@@ -36,6 +37,8 @@ KEPT_SLOTS = 120
 """Ten minutes of five-second slots are kept for figures."""
 WINDOW_SLOTS = 6
 """Half a minute: what rates are made of."""
+LINES_SECONDS = 2.0
+"""How old lines of the fleet may be on a page. An open page is rendered more rarely."""
 CHANGING = 2
 """The newest slots may still grow."""
 
@@ -47,6 +50,22 @@ class Reached:
     servers: Console
     steps: Session
     watch: Viewer
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The newest lines of the fleet, asked for at a moment and on connections."""
+
+    reached: Reached
+    at: float
+    lines: asyncio.Future[list[Happening]]
+
+    def serves(self, reached: Reached, now: float) -> bool:
+        if reached is not self.reached or now - self.at >= LINES_SECONDS:
+            return False
+        if not self.lines.done():
+            return True
+        return not self.lines.cancelled() and self.lines.exception() is None
 
 
 class Fleet:
@@ -80,6 +99,8 @@ class Fleet:
         self._slots: dict[int, Mapping[bytes, bytes]] = {}
         self._totals: dict[int, tuple[Mapping[bytes, bytes], FunctionSums]] = {}
         self._seen: tuple[object, object, Snapshot] | None = None
+        self._told: dict[int, _Told] = {}
+        self._herds: tuple[Sequence[Happening], Sequence[HerdStory]] | None = None
         self._looked = 0.0
         self._looking: asyncio.Future[Any] | None = None
 
@@ -176,6 +197,22 @@ class Fleet:
             found[slot] = known[1] if fields else None
         return found
 
-    async def happened(self, *, most: int = 200) -> list[Happening]:
-        """The newest faults and herds, oldest first."""
-        return await (await self.reached()).watch.happened(most=most)
+    async def happened(self, *, most: int = 200) -> Sequence[Happening]:
+        """The newest faults and herds, oldest first. All viewers of about two seconds share one answer."""
+        reached = await self.reached()
+        told = self._told.get(most)
+        if told is None or not told.serves(reached, self._clock()):
+            asking = asyncio.ensure_future(reached.watch.happened(most=most))
+            told = self._told[most] = _Told(reached, self._clock(), asking)
+        return await asyncio.shield(told.lines)
+
+    def tell_news(self) -> None:
+        """Something was just done here: the next page shows it."""
+        self._told = {}
+
+    async def herds(self, *, lines: int) -> tuple[Sequence[Happening], Sequence[HerdStory]]:
+        """The newest lines, and the herds that they tell of. Both are made once for all viewers of the same lines."""
+        happened = await self.happened(most=lines)
+        if self._herds is None or self._herds[0] is not happened:
+            self._herds = happened, herds(happened)
+        return self._herds

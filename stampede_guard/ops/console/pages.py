@@ -15,6 +15,7 @@ from stampede_guard.ops.console.bars import Bars
 from stampede_guard.ops.console.charts import Chart
 from stampede_guard.ops.console.heat import heat
 from stampede_guard.ops.console.screen import ConsoleScreen
+from stampede_guard.ops.fleet.wording import counted
 
 __all__ = ["Page", "rendered"]
 
@@ -85,6 +86,7 @@ _ENVIRONMENT.filters |= {
     "bytes": bytes_text,
     "clock": clock_text,
     "moment": moment_text,
+    "counted": counted,
 }
 _ENVIRONMENT.globals |= {"Bars": Bars, "Chart": Chart, "heat": heat}
 

@@ -13,6 +13,7 @@ from html import escape
 from typing import NamedTuple
 
 from stampede_guard.ops.fleet.herds import FAULTS, HerdMark, HerdSpan, HerdStory
+from stampede_guard.ops.fleet.wording import counted
 
 __all__ = ["STYLE", "DrawnLane", "Panel", "drawn", "panel_of"]
 
@@ -96,19 +97,10 @@ class Panel(NamedTuple):
 
 def panel_of(herd: HerdStory) -> Panel:
     """The panel of one herd."""
-    what = "computation" if herd.computations == 1 else "computations"
-    whom = (
-        "1 caller"
-        if herd.callers == 1
-        else f"{herd.callers} callers"
-        if herd.callers
-        else "in the background"
-    )
-    title = f"{herd.function}: {whom}, {herd.computations} {what}, {_time(herd.seconds)}"
+    whom = counted(herd.callers, "caller") if herd.callers else "in the background"
+    title = f"{herd.function}: {whom}, {counted(herd.computations, 'computation')}, {_time(herd.seconds)}"
     if herd.more_lanes:
-        title += (
-            f"; {herd.more_lanes} more {'process is' if herd.more_lanes == 1 else 'processes are'} left out"
-        )
+        title += f"; {counted(herd.more_lanes, 'more process is', 'more processes are')} left out"
     lanes = [DrawnLane(lane.process, lane.spans, lane.marks) for lane in herd.lanes]
     return Panel(title, lanes, herd.seconds)
 
@@ -261,7 +253,9 @@ def _ticks(longest: float) -> list[float]:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.2f}".rstrip("0").rstrip(".") + " s"
+    # Below 10 ms with a tenth: a short herd would have several ticks with the same text.
+    digits, number, unit = (2, seconds, "s") if seconds >= 1 else (seconds < 0.00995, seconds * 1000, "ms")
+    return f"{f'{number:.{digits:d}f}'.rstrip('0').rstrip('.') if digits else f'{number:.0f}'} {unit}"
 
 
 def _short(label: str) -> str:

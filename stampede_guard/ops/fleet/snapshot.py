@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stampede_guard.ops.fleet.masking import masked_key
+from stampede_guard.ops.fleet.wording import counted
 from stampede_guard.stores.fleet.series import WATCHED
 from stampede_guard.stores.fleet.sums import FunctionSums, from_fields
 
@@ -60,7 +61,7 @@ class Snapshot:
         """What is wrong now, as sentences. Empty if nothing is known to be wrong."""
         total = self.all
         found = [
-            f"{count} of {self.processes} processes: the store {what}"
+            f"{count} of {counted(self.processes, 'process', 'processes')}: the store {what}"
             for count, what in (
                 (self.away, "is away"),
                 (self.refused, "refuses their commands"),
@@ -68,15 +69,19 @@ class Snapshot:
             )
             if count
         ]
-        for count, what in (
-            (total.takeovers, "holders disappeared and were replaced"),
-            (total.fallbacks, "fallback computations beside a slow holder"),
-            (total.timeouts, "time limits passed"),
+        for count, one, many in (
+            (total.takeovers, "holder disappeared and was replaced", "holders disappeared and were replaced"),
+            (
+                total.fallbacks,
+                "fallback computation beside a slow holder",
+                "fallback computations beside a slow holder",
+            ),
+            (total.timeouts, "time limit passed", "time limits passed"),
         ):
             if count:
-                found.append(f"{count} {what}")
+                found.append(counted(count, one, many))
         found += [
-            f"{title}: {row.failed} of {row.computations} computations failed"
+            f"{title}: {row.failed} of {counted(row.computations, 'computation')} failed"
             for title, row in sorted(self.functions.items())
             if row.failed
         ]

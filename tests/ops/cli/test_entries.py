@@ -139,7 +139,7 @@ async def test_a_note_that_a_value_is_not_to_be_stored_is_no_fresh_entry(
     told = (await operator.call("keys", "=own*", "--json")).json
     assert [entry["state"] for entry in told["entries"]] == ["uncacheable"]
     shown = await operator.call("keys", "=own*")
-    assert "uncacheable" in shown.out and "1 entries: 1 uncacheable; 0 B of values" in shown.out
+    assert "uncacheable" in shown.out and "1 entry: 1 uncacheable; 0 B of values" in shown.out
     assert "not to be stored" in (await operator.call("show", "=own:1")).out
     assert (await operator.call("show", "=own:1", "--json")).json["state"] == "uncacheable"
 
@@ -156,7 +156,7 @@ async def test_neither_is_a_note_of_the_http_cache(operator: Operator, shop: Sho
     (entry,) = (await operator.call("keys", "http*", "--json")).json["entries"]
     assert entry["state"] == "uncacheable"
     shown = await operator.call("keys", "http*")
-    assert "1 entries: 1 uncacheable; 0 B of values" in shown.out
+    assert "1 entry: 1 uncacheable; 0 B of values" in shown.out
     assert "value     none" in (await operator.call("show", entry["name"])).out
 
 

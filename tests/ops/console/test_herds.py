@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from contextlib import AsyncExitStack
 
+import pytest
+
 from stampede_guard import StampedeGuard
+from stampede_guard.errors import StoreRefused
+from stampede_guard.ops.console import fleet as fleets
 from stampede_guard.ops.console.pages import duration_text
 from stampede_guard.ops.console.screens import herds
+from stampede_guard.ops.fleet.herds import HerdStory
 from stampede_guard.ops.fleet.lanes import STYLE
+from stampede_guard.ops.fleet.viewer import Viewer
+from stampede_guard.stores.fleet.stream import Happening
 from tests.ops.console.conftest import Browser
 from tests.support.gate import Gate, until
 
@@ -19,6 +27,49 @@ HOSTILE = '"><script>alert(1)</script>'
 
 async def published(guard: StampedeGuard) -> None:
     await guard.engine.runtime().publishers.aclose()
+
+
+async def test_viewers_of_one_moment_share_what_was_read_and_put_together(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, read, gathered = [100.0], Counter[int](), Counter[str]()
+    asked, together = Viewer.happened, fleets.herds
+
+    async def happened(watch: Viewer, *, most: int = 200) -> list[Happening]:
+        read[most] += 1
+        return await asked(watch, most=most)
+
+    def herds_of(lines: list[Happening]) -> list[HerdStory]:
+        gathered["herds"] += 1
+        return together(lines)
+
+    monkeypatch.setattr(Viewer, "happened", happened)
+    monkeypatch.setattr(fleets, "herds", herds_of)
+    monkeypatch.setattr(browser.fleet, "_clock", lambda: now[0])
+    pages = await asyncio.gather(*(browser.see("/herds") for _ in range(8)))
+    assert {page.status_code for page in pages} == {200}
+    now[0] += fleets.LINES_SECONDS - 0.1
+    await browser.see("/api/herds", only="faults")
+    assert (read[herds.LINES], gathered["herds"]) == (1, 1)
+    now[0] += 0.2
+    await browser.see("/herds")
+    assert (read[herds.LINES], gathered["herds"]) == (2, 2)
+
+
+async def test_lines_that_could_not_be_read_are_asked_for_again(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, fails = Viewer.happened, [True]
+
+    async def happened(watch: Viewer, *, most: int = 200) -> list[Happening]:
+        if fails.pop():
+            raise StoreRefused("LOADING")
+        return await asked(watch, most=most)
+
+    monkeypatch.setattr(Viewer, "happened", happened)
+    assert (await browser.see("/herds")).status_code == 503
+    fails.append(False)
+    assert (await browser.see("/herds")).status_code == 200
 
 
 async def test_a_herd_of_a_fleet_is_a_row_a_figure_and_a_table(
@@ -46,6 +97,7 @@ async def test_a_herd_of_a_fleet_is_a_row_a_figure_and_a_table(
         for guard in fleet:
             await published(guard)
 
+    browser.fleet.tell_news()
     told = (await browser.see("/api/herds")).json()
     (row,) = told["herds"]
     assert row["function"].endswith("get_or_compute")

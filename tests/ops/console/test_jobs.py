@@ -78,8 +78,11 @@ async def test_a_job_is_paused_and_resumed_in_the_fleet(pages: Browser, jobs: Jo
     assert "paused by ada" in (await pages.see("/job", name="report")).text
     said = await pages.submit("run_job", page="/jobs", name="report")
     assert "report ran: completed; it is paused by ada, and stays so" in said.text
-    await pages.submit("resume_job", page="/jobs", name="report")
+    said = await pages.submit("resume_job", page="/jobs", name="report")
+    assert "report is resumed. It was paused by ada." in said.text
     assert not (await seen(jobs, "report")).paused_at
+    said = await pages.submit("resume_job", page="/jobs", name="report")
+    assert "report was not paused" in said.text
     said = await pages.submit("pause_job", page="/jobs", name="nobody")
     assert said.status_code == 400
 

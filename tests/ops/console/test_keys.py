@@ -165,7 +165,7 @@ async def test_a_key_a_tag_and_a_function_are_invalidated(named: Browser, hiding
     assert (await named.submit("invalidate_tag", page="/keys", tag="project:9")).status_code == 200
     assert await entries(named, tag="project:9") == []
     done = await named.submit("invalidate_function", page="/keys", function="report")
-    assert "1 entries of report are invalidated" in done.text
+    assert "1 entry of report is invalidated" in done.text
     assert await entries(named, function="shop.report") == []
 
 

@@ -47,3 +47,10 @@ def test_the_scale_fits_herds_of_any_length() -> None:
         picture = drawn([Panel("t", [DrawnLane("w", [HerdSpan("wait", 0.0, seconds)])], seconds)], told="")
         ticks = [one for one in ET.fromstring(picture).iter(f"{SVG}text") if "ms" in (one.text or "")]
         assert len(ticks) <= 10
+
+
+def test_no_two_ticks_of_an_axis_have_the_same_text() -> None:
+    for seconds in (0.001, 0.0031, 0.004, 0.0081, 0.0101, 0.3, 0.96, 1.01, 7.0, 400.0):
+        picture = drawn([Panel("t", [DrawnLane("w", [])], seconds)], told="", legend=False)
+        found = re.findall(r">([0-9.]+ m?s)</text>", picture)
+        assert len(found) == len(set(found)) > 1, found

@@ -14,6 +14,7 @@ from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import FAILED, answer, run, screen, unreached, warn_of
 from stampede_guard.ops.cli.servers import console_at
 from stampede_guard.ops.cli.texts import bytes_text, seconds_text
+from stampede_guard.ops.fleet.wording import counted
 from stampede_guard.stores.console.view import EntryView
 from stampede_guard.values.keys.explained import explain_name
 
@@ -176,5 +177,6 @@ def _summary(found: list[EntryView], namespace: str) -> str:
     told = [f"{count} {state}" for state, count in counts.items() if count]
     total = sum(view.value.size for view in views if view.value and state_of(view) != "uncacheable")
     return (
-        f"{len(views)} entries: {', '.join(told) or 'none with a value'}; {bytes_text(total)} of values{tags}"
+        f"{counted(len(views), 'entry', 'entries')}: {', '.join(told) or 'none with a value'}; "
+        f"{bytes_text(total)} of values{tags}"
     )

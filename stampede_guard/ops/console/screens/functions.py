@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from stampede_guard.errors import Misuse
 from stampede_guard.ops.cli.texts import parse_seconds
 from stampede_guard.ops.console.screen import Action, Asked, ConsoleScreen, Parameter
+from stampede_guard.ops.fleet.wording import counted
 from stampede_guard.stores.switch import EVERYTHING, LONGEST_TITLE, WATCH_TITLE, Switch
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ async def switch_mode(fleet: Fleet, asked: Asked) -> str:
     whose = "every function" if title == EVERYTHING else title
     what = "has its own mode again" if switch is None else f"is in mode {switch}"
     ends = f" for {asked['for']}" if switch is not None and lasting is not None else ""
-    return f"{whose} {what}{ends}; {told} connected sessions were told"
+    return f"{whose} {what}{ends}; {counted(told, 'connected session was', 'connected sessions were')} told"
 
 
 MODE = Action(

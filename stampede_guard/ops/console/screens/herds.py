@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.ops.console.screen import Asked, ConsoleScreen, Parameter
-from stampede_guard.ops.fleet.herds import HerdStory, herds
+from stampede_guard.ops.fleet.herds import HerdStory
 from stampede_guard.ops.fleet.lanes import drawn, panel_of
+from stampede_guard.ops.fleet.wording import counted
 from stampede_guard.stores.fleet.stream import NO_FAULTS
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ FAULTS = 30
 
 
 async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
-    happened = await fleet.happened(most=LINES)
-    known = herds(happened)
+    happened, known = await fleet.herds(lines=LINES)
     chosen = next((herd for herd in known if herd.id == asked["id"]), None)
     shown = [
         herd
@@ -90,7 +90,8 @@ def _details(herd: HerdStory) -> dict[str, Any]:
 
 def _told(herd: HerdStory) -> str:
     return (
-        f"One expiry in {len(herd.lanes)} workers: {herd.callers} callers, {herd.computations} computations. "
+        f"One expiry in {counted(len(herd.lanes), 'worker')}: {counted(herd.callers, 'caller')}, "
+        f"{counted(herd.computations, 'computation')}. "
         "The table below has the same marks."
     )
 

@@ -81,8 +81,12 @@ async def pause(fleet: Fleet, asked: Asked) -> str:
 
 
 async def resume(fleet: Fleet, asked: Asked) -> str:
-    await known_jobs(fleet).resume(asked["name"])
-    return f"{asked['name']} is not paused"
+    jobs, name = known_jobs(fleet), asked["name"]
+    before = await jobs.view(name)
+    await jobs.resume(name)
+    if before is None or not before.paused_at:
+        return f"{name} was not paused"
+    return f"{name} is resumed. It was paused by {before.paused_by}."
 
 
 async def run_now(fleet: Fleet, asked: Asked) -> str:

@@ -15,6 +15,7 @@ from stampede_guard.ops.console.fleet import Fleet
 from stampede_guard.ops.console.screen import Action, Asked, ConsoleScreen, Parameter
 from stampede_guard.ops.fleet.dropping import dropped
 from stampede_guard.ops.fleet.searching import Wanted, explained, search
+from stampede_guard.ops.fleet.wording import counted
 from stampede_guard.stores.fleet.stream import hashed
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ async def invalidate_function(fleet: Fleet, asked: Asked) -> str:
         ) from None
     gone = await _drop(fleet, names[:MOST_DROPPED])
     more = " There are more: do it again." if len(names) > MOST_DROPPED else ""
-    return f"{gone} entries of {function} are invalidated.{more}"
+    return f"{counted(gone, f'entry of {function} is', f'entries of {function} are')} invalidated.{more}"
 
 
 _ENTRY = Parameter("entry", "The complete name of an entry, or its hash from this list.", longest=8192)

@@ -13,6 +13,8 @@ from stampede_guard.ops.console.screen import Action, Asked, ConsoleScreen, Para
 from stampede_guard.ops.fleet.leases import lease_history
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stampede_guard.leases.client import Leases
     from stampede_guard.ops.console.fleet import Fleet
     from stampede_guard.stores.fleet.stream import Happening
@@ -90,7 +92,7 @@ async def _one(fleet: Fleet, leases: Leases, name: str) -> dict[str, Any]:
     }
 
 
-async def _happened(fleet: Fleet) -> list[Happening]:
+async def _happened(fleet: Fleet) -> Sequence[Happening]:
     """Without the stream, the rest of the history is still worth a page."""
     try:
         return await fleet.happened(most=MOST_HAPPENED)
