@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from stampede_guard.api.guard import StampedeGuard
@@ -30,15 +29,16 @@ from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.requester import Requester
 from stampede_guard.http.requests.routes import Scope
 from stampede_guard.http.requests.settings import Settings
-from stampede_guard.http.requests.stored import TWICE, HttpCodec, Refusal, StoredResponse, is_once
+from stampede_guard.http.requests.stored import TWICE, HttpCodec, Lookup, Refusal, StoredResponse, is_once
 from stampede_guard.http.requests.usage import Usage, wins
+from stampede_guard.http.searching.searching import Searching
 from stampede_guard.http.spec.message import Fields
 from stampede_guard.http.spec.reuse import verdict
 from stampede_guard.http.spec.vary import nominated
 from stampede_guard.http.uncacheable.marks import ENOUGH, Marks
 from stampede_guard.http.uncacheable.urls import UncacheableUrls
 
-__all__ = ["Cache", "Lookup"]
+__all__ = ["Cache"]
 
 log = logging.getLogger("stampede_guard")
 
@@ -47,24 +47,6 @@ _HEADERS = 256 * 1024
 _AT_ONCE = 1_000_000
 _SHORTEST = 0.001
 _Place = tuple[asyncio.AbstractEventLoop, str]
-
-
-class Lookup(msgspec.Struct, frozen=True):
-    """What was read for a request. `key` is the entry's name without the guard's prefix. `stored` is None if the store
-    has no response for this request. Then `reading` may be of another value there. `varies`: the store has a response
-    for other requests. `crowded`: a response that is used more has its place. `replaces`: nothing was read, because a
-    flight replaces a stale one. `age` is its age at the time `at`; None = now. The identities in `refused` need not
-    wait."""
-
-    key: str
-    stored: StoredResponse | None = None
-    reading: Reading | None = None
-    age: float = 0.0
-    varies: bool = False
-    replaces: bool = False
-    crowded: bool = False
-    at: float | None = None
-    refused: frozenset[bytes] = frozenset()
 
 
 class Cache:
@@ -95,6 +77,7 @@ class Cache:
         self.uncacheable = UncacheableUrls(policy.uncacheable_ttl, settings.clock)
         self.usage = Usage()
         self.groups = Groups(self.engine, policy)
+        self.searching = Searching(self.engine, self.plan, self.prefix, self.now)
         self._app = app
         # Exchanges, and tasks that continue after their request has ended.
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -142,7 +125,7 @@ class Cache:
         """The copy of a response in this process (`l1_ttl`), if it is fresh for this request. Sends no command."""
         if request.asked is not None:
             return None
-        key, prefix = self.key_of(request), self.engine.prefix
+        key, prefix = self.searching.own_name(request), self.engine.prefix
         kept = self.engine.near.find(prefix + key)
         if kept is not None and kept[0].vary and not kept[0].is_for(request.fields):
             # Reachable by the copy of the base entry only: see `variant_name`.
@@ -159,9 +142,12 @@ class Cache:
             self.usage.add((key, stored.nominated))
         return None if stored.part else Lookup(key, stored, None, age)
 
-    async def look_up(self, request: CacheRequest) -> Lookup:
-        """One round trip; two for a variant that is not the one in the base entry."""
-        key = self.key_of(request)
+    async def look_up(self, request: CacheRequest, key: str | None = None) -> Lookup:
+        """One round trip; two for a variant that is not the one in the base entry. See `Searching.find`, too."""
+        if key is None:
+            if request.target.query or self.searching.are_used:
+                return await self.searching.find(request, self.look_up)
+            key = self.searching.own_name(request)
         found = await self._found(key)
         base = found.stored
         if base is None or not base.vary or base.is_for(request.fields):
@@ -178,14 +164,7 @@ class Cache:
         return replace(other, varies=other.stored is None)
 
     def key_of(self, request: CacheRequest) -> str:
-        return base_name(
-            self.prefix,
-            request.target,
-            route=request.route,
-            part=request.part,
-            forwarded=request.forwarded_for,
-            user=request.user,
-        )
+        return self.searching.name_of(request)
 
     async def _found(self, key: str) -> Lookup:
         versions = self.groups.ask(key) if self.groups.are_used else None

@@ -21,11 +21,12 @@ from stampede_guard.http.requests.incoming import Incoming
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.requester import Requester
 from stampede_guard.http.requests.stored import AGAIN, ONCE, REFUSED, TWICE, Refusal, StoredResponse, is_once
-from stampede_guard.http.spec.fields import first, has, without, without_hops
+from stampede_guard.http.spec.fields import first, has, without
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.storing import is_about_one_request
 from stampede_guard.http.spec.updating import freshened, head_verdict
 from stampede_guard.http.spec.validation import same_representation
+from stampede_guard.http.streaming import let_read
 from stampede_guard.http.uncacheable.marks import ENOUGH
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Fetch:
         self._stands_in = False
         self._bypassed = bypassed
         self._before: VersionsBefore | None = None
+        self._misplaced: StoredResponse | None = None
         self._cache = cache
         self._name = name
 
@@ -105,9 +107,8 @@ class Fetch:
 
     def _is_for_others(self) -> bool:
         exchange = self._exchange
-        return (exchange is not None and exchange.shared) or any(
-            not other.gone for other in self._cache.waiting_for(self._name, but=self)
-        )
+        others = self._cache.waiting_for(self._name, but=self)
+        return (exchange is not None and exchange.shared) or not all(other.gone for other in others)
 
     # --- the computation of a flight -----------------------------------------------------------
 
@@ -178,7 +179,8 @@ class Fetch:
     async def _asked(self) -> StoredResponse | Refusal:
         groups = self._cache.groups
         old = stored_before()
-        self._before = await groups.before(self.request, self._name, old, bypassed=self._bypassed)
+        more = self._cache.searching.tags_before(self.request)
+        self._before = await groups.before(self.request, self._name, old, bypassed=self._bypassed, more=more)
         if old is not None and not (
             old.is_for(self.request.fields) and await groups.hold(self._name, old, local=self._bypassed)
         ):
@@ -228,6 +230,8 @@ class Fetch:
             return await self._unchanged(exchange, head, old, requested_at)
         draft = self._judge(head, requested_at, nonce=nonce_of(old))
         if isinstance(draft, str):
+            if draft == ELSEWHERE and self._misplaced is not None:
+                return await self._under_another_name(exchange, self._misplaced)
             return self._refuse(exchange, draft, personal=head.status in ABOUT_THE_QUESTION)
         if exchange.start.get("trailers"):
             return self._refuse(exchange, "stream")
@@ -253,6 +257,8 @@ class Fetch:
     async def _kept(self, value: StoredResponse) -> StoredResponse:
         assert self._before is not None
         self.value = await self._cache.groups.marked(self._name, value, self._before)
+        if value.search:
+            await self._cache.searching.tell(self.request, value)
         return self.value
 
     def _judge(
@@ -262,39 +268,22 @@ class Fetch:
         draft = judge(
             self.request, head, settings, requested_at=requested_at, received_at=now, dated=dated, nonce=nonce
         )
-        if isinstance(draft, StoredResponse) and not draft.may_be_shared(draft.age):
+        if isinstance(draft, str):
+            return draft
+        if not self._cache.searching.accepts(self.request, self._name, draft, self._before):
+            self._misplaced = draft
+            return ELSEWHERE
+        if not draft.may_be_shared(draft.age):
             return msgspec.structs.replace(draft, made_by=self.requester.written())
         return draft
 
     def _offer(self, exchange: Exchange, draft: StoredResponse, readers: list[Fetch]) -> None:
-        """Lets it be read as it comes: by this request; and, if its size is known, by requests that came before it
-        began.
-
-        1. A request joins after the exchange began. 2. In between, an entry was invalidated. It must not be served
-           what may be older, so it waits for the store's answer.
-        """
+        """Lets it be read as it comes: by this request, and by those that came before it began."""
         exchange.keep()
         self.draft = draft
         if not self.live.done():
             self.live.set_result(exchange)
-        if not readers:
-            return
-        if exchange.length is None or draft.part or not draft.may_be_shared(draft.age):
-            # A part would be wrong for readers: these want the whole.
-            return
-        names = {b"age", *(name for name, _ in draft.fields)}
-        fields = tuple(pair for pair in without_hops(exchange.fields) if pair[0] in names)
-        for reader in readers:
-            asked = reader.request
-            if (
-                asked.plain
-                and not reader.live.done()
-                and draft.is_for(asked.fields)
-                and asked.may_have(draft)
-            ):
-                exchange.shared = reader.collapsed = True
-                reader.shared_fields, reader.draft = fields, draft
-                reader.live.set_result(exchange)
+        let_read(exchange, draft, readers)
 
     def _refuse(
         self, exchange: Exchange, why: str, *, personal: bool = False, of_all: bool = False
@@ -312,12 +301,22 @@ class Fetch:
             self.is_sure = of_all or own in before
             another = self.requester.ordinary and bool(before) and own not in before
             self._personal = not (another or self._cache.marks.passes(self._name))
+        self._hand_over(exchange)
+        return REFUSED
+
+    async def _under_another_name(self, exchange: Exchange, draft: StoredResponse) -> Refusal:
+        """Its waiters ask the store again, each under the name that is known by now."""
+        self.refusal = ELSEWHERE
+        self._hand_over(exchange)
+        await self._cache.searching.tell(self.request, draft)
+        return AGAIN
+
+    def _hand_over(self, exchange: Exchange) -> None:
         exchange.go_live()
         if not self.live.done():
             self.live.set_result(exchange)
         if self.gone or self.live.result() is not exchange:
             exchange.cancel()
-        return REFUSED
 
     def _failure(self, exchange: Exchange, old: StoredResponse | None, why: str) -> Refusal:
         if old is None or not self._may_be_stale(old):
@@ -396,5 +395,6 @@ class Fetch:
 
 
 _OF_ONE_CLIENT = ("authorization", "credentials", "private", "set-cookie", "no-store", "status")
+ELSEWHERE = "no-vary-search"
 _UNWIND_SECONDS = 1.0
 """Seconds that a cancelled application may take to end before its request does."""

@@ -73,9 +73,15 @@ class Groups:
     # --- a new response ------------------------------------------------------------------------
 
     async def before(
-        self, request: CacheRequest, key: str, old: StoredResponse | None, *, bypassed: bool
+        self,
+        request: CacheRequest,
+        key: str,
+        old: StoredResponse | None,
+        *,
+        bypassed: bool,
+        more: tuple[str, ...] = (),
     ) -> VersionsBefore:
-        """Call it before the application is called.
+        """Call it before the application is called. `more`: further tags that the response may have.
 
         Until this process has seen a group, one reading of the window is enough for all responses. Afterwards an
         invalidation between two requests would make the second response useless, so each reads the window.
@@ -87,6 +93,7 @@ class Groups:
         tags = self._known.get(key, ()) if old is None or not old.tags else old.tags
         if request.is_one_of_many:
             tags = tuple({*tags, tag_of_url(request.target, request.fields, request.route)})
+        tags = tuple({*tags, *more}) if more else tags
         if not self.are_used and not tags and self._window is not None:
             return VersionsBefore(moment, self._window)
         try:

@@ -9,7 +9,8 @@ import secrets
 
 from msgspec.structs import replace
 
-from stampede_guard.http.requests.origin import tag_of_url, tags_of_groups
+from stampede_guard.http.queries.rules import search_rule
+from stampede_guard.http.requests.origin import tag_of_path, tag_of_url, tags_of_groups
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.requester import is_safe_listed
 from stampede_guard.http.requests.settings import Settings
@@ -97,6 +98,7 @@ def judge(
     groups = groups_of(response.fields)
     if groups is None:
         return "groups"
+    search = search_rule(response.fields) if request.is_searchable else ""
     fields = stored_fields(response, directives)
     age = corrected_initial_age(
         response.fields if dated is None else dated,
@@ -118,7 +120,8 @@ def judge(
         keep=_keep(response, directives, settings, varies=bool(names)),
         targeted=directives.targeted,
         guessed=not _is_declared(directives, life),
-        tags=_tags(request, groups),
+        tags=_tags(request, groups, search),
+        search=search,
     )
 
 
@@ -224,8 +227,10 @@ def _is_declared(directives: Directives, life: Lifetime) -> bool:
     return life.explicit or b"public" in directives or b"no-cache" in directives
 
 
-def _tags(request: CacheRequest, groups: tuple[str, ...]) -> tuple[str, ...]:
+def _tags(request: CacheRequest, groups: tuple[str, ...], search: str) -> tuple[str, ...]:
     found = tags_of_groups(groups, request.target, request.fields) if groups else ()
+    if search:
+        found = (*found, tag_of_path(request.target.path))
     if request.is_one_of_many:
         return (*found, tag_of_url(request.target, request.fields, request.route))
     return found

@@ -6,10 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from stampede_guard.http.requests.exchange import Exchange, Message, Send
+from stampede_guard.http.requests.stored import StoredResponse
+from stampede_guard.http.spec.fields import without_hops
 
-__all__ = ["hand_on", "read_along", "send_own"]
+if TYPE_CHECKING:
+    from stampede_guard.http.fetch import Fetch
+
+__all__ = ["hand_on", "let_read", "read_along", "send_own"]
 
 BACKGROUND_SECONDS = 10.0
 """How long a request whose response is stored waits for the application's later work."""
@@ -70,3 +76,24 @@ def _with_its_end(message: Message) -> Message:
     if message["type"] != "http.response.body" or "more_body" in message:
         return message
     return {**message, "more_body": False}
+
+
+def let_read(exchange: Exchange, draft: StoredResponse, readers: list[Fetch]) -> None:
+    """If its size is known, by requests that came before it began.
+
+    1. A request joins after the exchange began. 2. In between, an entry was invalidated. It must not be served what
+       may be older, so it waits for the store's answer.
+    """
+    if not readers:
+        return
+    if exchange.length is None or draft.part or not draft.may_be_shared(draft.age):
+        # A part would be wrong for readers: these want the whole.
+        return
+    names = {b"age", *(name for name, _ in draft.fields)}
+    fields = tuple(pair for pair in without_hops(exchange.fields) if pair[0] in names)
+    for reader in readers:
+        asked = reader.request
+        if asked.plain and not reader.live.done() and draft.is_for(asked.fields) and asked.may_have(draft):
+            exchange.shared = reader.collapsed = True
+            reader.shared_fields, reader.draft = fields, draft
+            reader.live.set_result(exchange)

@@ -18,7 +18,7 @@ from stampede_guard.engine.tasks import done_within, retrieve
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, WaitTimeout
 from stampede_guard.http.answer import answer, covers, marked, reply, send_response
 from stampede_guard.http.beside import learn
-from stampede_guard.http.cache import Cache, Lookup
+from stampede_guard.http.cache import Cache
 from stampede_guard.http.direct import direct
 from stampede_guard.http.fetch import Fetch
 from stampede_guard.http.judging import SERVER_ERRORS, replaces_errors
@@ -26,7 +26,7 @@ from stampede_guard.http.refusals import OriginFailed
 from stampede_guard.http.requests.exchange import BrokenOff, Exchange, Send
 from stampede_guard.http.requests.incoming import Incoming
 from stampede_guard.http.requests.request import CacheRequest
-from stampede_guard.http.requests.stored import Refusal, StoredResponse
+from stampede_guard.http.requests.stored import Lookup, Refusal, StoredResponse
 from stampede_guard.http.spec.fields import without_hops
 from stampede_guard.http.spec.message import Fields
 from stampede_guard.http.spec.reuse import Verdict, request_directives, verdict

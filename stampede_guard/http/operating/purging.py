@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from stampede_guard.api.names import names_stored
 from stampede_guard.errors import Misuse
 from stampede_guard.http.requests.addresses import Addresses, prefix_of
-from stampede_guard.http.requests.origin import tag_of_group
+from stampede_guard.http.requests.origin import tag_of_group, tag_of_path
 from stampede_guard.options import takes_options
 
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
     from stampede_guard.engine.engine import Invalidation
 
-__all__ = ["drop", "matching", "purge"]
+__all__ = ["drop", "drop_path", "matching", "purge"]
 
 AT_ONCE = 100
 
@@ -54,7 +54,7 @@ async def purge(
         raise Misuse("purge takes one of url=, prefix= and tag=")
     if tag is not None:
         return await guard.invalidate_tag(tag_of_group(tag))
-    answers: set[Invalidation] = set()
+    answers = await drop_path(guard, url=url, prefix=prefix)
     async for entries in matching(guard, url=url, prefix=prefix, name=name):
         answers |= await drop(guard, entries)
     return "pending" if "pending" in answers else "done"
@@ -74,6 +74,18 @@ async def matching(
             part = []
     if part:
         yield part
+
+
+async def drop_path(
+    guard: StampedeGuard, *, url: str | None = None, prefix: str | None = None
+) -> set[Invalidation]:
+    """All responses of its path with No-Vary-Search, unless whole paths are named. What is equal to it under a rule
+    has another name, and so may a computation under way whose rule is not known yet.
+    """
+    wanted, engine = Addresses.of(url=url, prefix=prefix), guard.engine
+    if not wanted.whole and not wanted.query:
+        return set()
+    return {await engine.invalidate_tag(engine.prefix + tag_of_path(wanted.path.decode("latin-1")))}
 
 
 async def drop(guard: StampedeGuard, entries: list[str]) -> set[Invalidation]:

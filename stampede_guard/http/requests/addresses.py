@@ -8,14 +8,17 @@ from typing import Self
 from urllib.parse import unquote, unquote_to_bytes
 
 from stampede_guard.errors import Misuse
+from stampede_guard.http.queries.rules import spelled
 
 __all__ = ["VERSION", "Addresses", "prefix_of", "url_of"]
 
 VERSION = "http3"
 """Begins the names of all entries of this cache. A change of what they contain changes it."""
 _LONGEST = 8192
+_NOTE = "n::"
+"""Of the rule of a path, and no response."""
 _KINDS = re.compile(
-    r"(?P<forwarded>f:[0-9a-f]+:)?(?:u:[0-9a-f]+:)?(?:q:[0-9a-f]+:|(?P<route>r:(?:[0-9a-f]+:)?))?"
+    r"(?P<forwarded>f:[0-9a-f]+:)?(?:u:[0-9a-f]+:)?(?P<rule>n:[0-9a-f]*:)?(?:q:[0-9a-f]+:|(?P<route>r:(?:[0-9a-f]+:)?))?"
 )
 _URL = re.compile(r"(?P<scheme>https?)://(?P<host>[^/?#]+)(?P<rest>[/?].*|)", re.IGNORECASE | re.DOTALL)
 _VARIANT = re.compile(r"#[0-9a-f]*\.[0-9]+\Z")
@@ -30,19 +33,21 @@ def prefix_of(name: str) -> str:
 def url_of(entry: str, prefix: str) -> str | None:
     """The URL in the name of an entry of this cache, as it was requested; None for another entry."""
     read = _read(entry, prefix)
-    return None if read is None else read[2]
+    return None if read is None else read[3]
 
 
-def _read(entry: str, prefix: str) -> tuple[bool, bool, str] | None:
-    """Whether it was asked for through a proxy, whether a route stored it, and its URL."""
+def _read(entry: str, prefix: str) -> tuple[bool, bool, bool, str] | None:
+    """Whether it was asked for through a proxy, for many queries, whether a route stored it, and its URL."""
     if not entry.startswith(prefix):
         return None
     kinds = _KINDS.match(entry, len(prefix))
     assert kinds is not None, "it matches nothing, too"
+    if kinds["rule"] == _NOTE:
+        return None
     text = unquote(_VARIANT.sub("", entry[kinds.end() :]))
     if _URL.fullmatch(text) is None:
         return None
-    return kinds["forwarded"] is not None, kinds["route"] is not None, text
+    return kinds["forwarded"] is not None, kinds["rule"] is not None, kinds["route"] is not None, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class Addresses:
         read = _read(entry, prefix)
         if read is None:
             return False
-        forwarded, of_route, url = read
+        forwarded, of_many, of_route, url = read
         parts = _URL.fullmatch(url)
         assert parts is not None
         if self.host is not None and not forwarded and _host(parts["host"]) != self.host:
@@ -93,9 +98,11 @@ class Addresses:
             return (path + (b"?" + query.encode() if query else b"")).startswith(wanted)
         if path != self.path:
             return False
-        # The name of what a route stored has only the parameters that count, in its order.
-        given = self.query.split("&")
-        return set(filter(None, query.split("&"))) <= set(given) if of_route else query == self.query
+        # The name of what a route stored has only the parameters that count, in its order. So has one for many queries.
+        given = (spelled(self.query) if of_many else self.query).split("&")
+        return (
+            set(filter(None, query.split("&"))) <= set(given) if of_route or of_many else query == self.query
+        )
 
 
 def _host(text: str) -> str:

@@ -14,11 +14,20 @@ from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
 import msgspec
 
+from stampede_guard.http.queries.rules import simplified
 from stampede_guard.http.requests.routes import CacheRoute, Scope
 from stampede_guard.http.spec.message import Fields
 from stampede_guard.values.parts.parts import digest, escape
 
-__all__ = ["Target", "base_name", "target_of", "selected", "target_of_url", "variant_name"]
+__all__ = [
+    "Target",
+    "base_name",
+    "path_of",
+    "selected",
+    "target_of",
+    "target_of_url",
+    "variant_name",
+]
 
 _LONGEST = 8192
 """Bytes of a URL. A longer one is not cached, because the store would contain it as the name of its entry."""
@@ -104,20 +113,31 @@ def base_name(
     part: str = "",
     forwarded: str = "",
     user: str = "",
+    rule: str | None = None,
 ) -> str:
     """`prefix` is the guard's and the middleware's. `part` is the result of a route's own key function, and the digest
     of a body. `forwarded` is the URL that a proxy was asked for, from the request's fields. `user`: the digest of the
-    one whom the entry belongs to. The URL is included completely, so that an operator can match it.
+    one whom the entry belongs to. `rule`: of No-Vary-Search, for the one entry of all queries that are equal under it;
+    empty = the note that has the rule of a path. The URL is included completely, so that an operator can match it.
     """
     query = target.query if route is None else selected(target.query, route)
+    if rule is not None:
+        query = simplified(query, rule) if rule else ""
     text = escape(f"{target.scheme}://{target.host}{target.path}") + "?" + (escape(query) if query else "")
     own = f"{digest(part)}:" if part else ""
     kind = f"q:{own}" if route is None and part else "" if route is None else f"r:{own}"
+    if rule is not None:
+        kind = f"n:{digest(rule) if rule else ''}:{kind}"
     if user:
         kind = f"u:{user}:{kind}"
     if forwarded:
         kind = f"f:{digest(forwarded)}:{kind}"
     return f"{prefix}{kind}{text}"
+
+
+def path_of(name: str) -> str:
+    """The part of an entry's name that all queries of a path share. A path has its question marks escaped."""
+    return name.partition("?")[0]
 
 
 def selected(query: str, route: CacheRoute) -> str:

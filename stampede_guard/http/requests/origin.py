@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from urllib.parse import unquote_to_bytes
 
 from stampede_guard.engine.engine import EVERYWHERE, OF_ORIGIN
 from stampede_guard.engine.tags.templates import tag_key
@@ -14,6 +15,7 @@ from stampede_guard.http.spec.message import Fields
 __all__ = [
     "origin_of",
     "tag_of_group",
+    "tag_of_path",
     "tag_of_url",
     "tags_invalidated",
     "tags_of_groups",
@@ -64,6 +66,13 @@ def tag_of_url(target: Target, fields: Fields, route: CacheRoute | None = None) 
     return tag_key(f"query:{origin_of(target, fields)} {target.path}?{query}")
 
 
+def tag_of_path(path: str) -> str:
+    """The tag of all responses of one path with No-Vary-Search, whatever their query, on all hosts: what an unsafe
+    request or an operator names as one URL may be stored under any of its queries. `path`: bytes, as text in Latin-1.
+    """
+    return tag_key(f"search:{unquote_to_bytes(path.encode('latin-1', 'replace')).decode('latin-1')}")
+
+
 def tags_of_urls(
     targets: Iterable[Target], fields: Fields, routes: Iterable[CacheRoute] = ()
 ) -> tuple[str, ...]:
@@ -71,6 +80,7 @@ def tags_of_urls(
     found: dict[str, None] = {}
     for target in targets:
         path = target.path.encode("latin-1")
+        found[tag_of_path(target.path)] = None
         for route in (None, *(route for route in routes if route.matches(path))):
             for told in (fields, ()):
                 found[tag_of_url(target, told, route)] = None

@@ -134,6 +134,12 @@ class CacheRequest(msgspec.Struct, frozen=True):
         keyed = self.route is not None and bool(self.route.cookie_names)
         return keyed or bool(self.user) or self.method == "QUERY"
 
+    @property
+    def is_searchable(self) -> bool:
+        """Whether No-Vary-Search may concern it. The query of a route is the operator's decision, unless it counts
+        verbatim."""
+        return self.method in ("GET", "HEAD") and (self.route is None or self.route.query == "verbatim")
+
     def without_range(self) -> Fields:
         return without(self.fields, (*CONDITIONS, b"range"))
 

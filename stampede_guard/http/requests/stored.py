@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
+from stampede_guard.core.entry import Reading
 from stampede_guard.errors import Undecodable
 from stampede_guard.http.requests.requester import IDENTITY_BYTES
 from stampede_guard.http.spec.directives import Directives
@@ -24,7 +25,9 @@ __all__ = [
     "REFUSED",
     "TWICE",
     "HttpCodec",
+    "Lookup",
     "Refusal",
+    "SearchNote",
     "StoredResponse",
     "is_note",
     "is_once",
@@ -33,6 +36,7 @@ __all__ = [
 _MAGIC = b"H1"
 _OF_PARTS = b"H2"
 """Versions of this library without `spans` would read one part in it, so they must not decode it."""
+_MAGIC_NOTE = b"S1"
 
 
 class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -48,6 +52,7 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     - `guessed`: no field allowed to store it, so it is only for requests without fields of their own.
     - `again`: this is the response that was stored before. The waiting requests have no answer yet: they ask again.
     - `made_by`: the requester, if nobody may use the response without validation.
+    - `search`: its rule for queries (`queries.rules`).
     - `tags`: names of the tags of its groups, without the namespace. `versions`: theirs before it was asked for.
     """
 
@@ -71,6 +76,7 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tags: tuple[str, ...] = ()
     versions: tuple[bytes, ...] = ()
     spans: tuple[ByteSpan, ...] = ()
+    search: str = ""
 
     @property
     def response(self) -> Response:
@@ -144,12 +150,22 @@ def is_note(begin: bytes, size: int) -> bool:
     return begin[:2] in (AGAIN.mark, ONCE.mark, TWICE.mark) and size % IDENTITY_BYTES == 2
 
 
+class SearchNote(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The rule of a path, and the query of the response that told it first, which has a name of its own. A hint: what
+    it leads to says for itself what it may be served for.
+    """
+
+    rule: str
+    first: str | None
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(StoredResponse).decode
+_decode_note = msgspec.msgpack.Decoder(SearchNote).decode
 
 
 class HttpCodec:
-    """Encodes a `StoredResponse`, or `AGAIN` or `ONCE`; `REFUSED` has no bytes."""
+    """Encodes a `StoredResponse`, a `SearchNote`, or `AGAIN` or `ONCE`; `REFUSED` has no bytes."""
 
     fingerprint = "http1"
     shareable: bool | None = True
@@ -157,9 +173,11 @@ class HttpCodec:
     def encode(self, value: Any) -> bytes:
         if isinstance(value, Refusal):
             return value.mark + b"".join(sorted(value.identities))
+        if isinstance(value, SearchNote):
+            return _MAGIC_NOTE + _encode(value)
         return (_OF_PARTS if value.spans else _MAGIC) + _encode(value)
 
-    def decode(self, data: bytes) -> StoredResponse | Refusal:
+    def decode(self, data: bytes) -> StoredResponse | SearchNote | Refusal:
         if not data:
             return REFUSED
         if data[:2] in (AGAIN.mark, ONCE.mark, TWICE.mark):
@@ -167,9 +185,29 @@ class HttpCodec:
             places = range(0, len(told), IDENTITY_BYTES)
             identities = frozenset(told[place : place + IDENTITY_BYTES] for place in places)
             return Refusal(bytes(data[:2]), identities)
-        if data[:2] not in (_MAGIC, _OF_PARTS):
+        if data[:2] not in (_MAGIC, _OF_PARTS, _MAGIC_NOTE):
             raise Undecodable("not a stored response of this version")
         try:
+            if data[:2] == _MAGIC_NOTE:
+                return _decode_note(memoryview(data)[2:])
             return _decode(memoryview(data)[2:])
         except msgspec.MsgspecError as error:
             raise Undecodable(str(error)) from error
+
+
+class Lookup(msgspec.Struct, frozen=True):
+    """What was read for a request. `key` is the entry's name without the guard's prefix. `stored` is None if the store
+    has no response for this request. Then `reading` may be of another value there. `varies`: the store has a response
+    for other requests. `crowded`: a response that is used more has its place. `replaces`: nothing was read, because a
+    flight replaces a stale one. `age` is its age at the time `at`; None = now. The identities in `refused` need not
+    wait."""
+
+    key: str
+    stored: StoredResponse | None = None
+    reading: Reading | None = None
+    age: float = 0.0
+    varies: bool = False
+    replaces: bool = False
+    crowded: bool = False
+    at: float | None = None
+    refused: frozenset[bytes] = frozenset()

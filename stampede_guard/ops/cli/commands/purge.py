@@ -9,7 +9,7 @@ import typer
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.api.urls import store_from_url
 from stampede_guard.errors import Misuse
-from stampede_guard.http.operating.purging import drop, matching
+from stampede_guard.http.operating.purging import drop, drop_path, matching
 from stampede_guard.http.operating.purging import purge as purged
 from stampede_guard.ops.cli.known import told_namespaces
 from stampede_guard.ops.cli.options import Json, Namespace, Url, given
@@ -80,7 +80,7 @@ async def _dropped(
     guard: StampedeGuard, console: Console, address: str | None, prefix: str | None, name: str
 ) -> tuple[Invalidation, int]:
     """The answer, and how many responses were stored. A computation under way is dropped without being counted."""
-    answers: set[Invalidation] = set()
+    answers: set[Invalidation] = await drop_path(guard, url=address, prefix=prefix)
     count = 0
     async for entries in matching(guard, url=address, prefix=prefix, name=name):
         views = await console.look([guard.engine.prefix + entry for entry in entries])

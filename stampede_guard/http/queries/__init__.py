@@ -1,0 +1,1 @@
+"""Which parts of a query matter, as pure functions."""

@@ -1,0 +1,1 @@
+"""Which entry a request asks for, where responses say that parts of the query do not matter."""
