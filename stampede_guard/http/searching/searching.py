@@ -163,11 +163,12 @@ class Searching:
         return () if known is not None and not known.rule else (tag_of_path(request.target.path),)
 
     def accepts(
-        self, request: CacheRequest, name: str, draft: StoredResponse, before: VersionsBefore
+        self, request: CacheRequest, name: str, draft: StoredResponse, before: VersionsBefore | None
     ) -> bool:
         """Whether a response may be stored under this name. This process learns from it which name would be right."""
         if not request.is_searchable:
             return True
+        assert before is not None, "it is read before the application is called"
         own, rule = self.own_name(request), draft.search
         known = self._known(request, own)
         if _is_of(name, own):

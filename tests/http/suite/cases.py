@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from stampede_guard import CacheRoute
 
-__all__ = ["OF_OWN", "OPTIONS", "OWN", "Case", "Cases", "load"]
+__all__ = ["OF_OWN", "OF_SOME", "OPTIONS", "OWN", "Case", "Cases", "load", "of_own"]
 
 ROOT = Path(__file__).resolve().parents[3]
 OWN = Path(__file__).with_name("own.json")
@@ -24,9 +24,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 OF_OWN: dict[str, Any] = {
     "private_to": "header:Test-User",
+    "exclude": ("/case/*/*/excluded",),
     "routes": [CacheRoute("/case/*/*/keyed", ttl=60, key_cookies=("lang",))],
 }
 """Of the middleware, beside those, for the project's own cases."""
+OF_SOME: dict[str, dict[str, Any]] = {
+    "anonymous-": {"anonymous_only": True},
+    "only-": {"only": ("/case/*/*/only",)},
+}
+"""In place of these, for cases whose names begin so."""
 
 
 class Case(NamedTuple):
@@ -55,6 +61,11 @@ def load() -> Cases:
     if BESIDE.is_file():
         return Cases(BESIDE, True, read(BESIDE))
     return Cases(OWN, False, read(OWN))
+
+
+def of_own(name: str) -> dict[str, Any]:
+    """The options for one of the project's own cases."""
+    return next((options for begin, options in OF_SOME.items() if name.startswith(begin)), OF_OWN)
 
 
 def read(path: Path) -> dict[str, Case]:

@@ -9,7 +9,7 @@ from stampede_guard import StampedeGuard
 from stampede_guard.http.middleware import StampedeMiddleware
 from stampede_guard.stores.memory import MemoryStore
 from tests.http.asgi import request
-from tests.http.suite.cases import Case
+from tests.http.suite.cases import Case, of_own
 from tests.http.suite.origin import Origin
 from tests.http.suite.play import Answer, Result, Seat, play
 from tests.support.clock import Clock
@@ -17,8 +17,9 @@ from tests.support.clock import Clock
 __all__ = ["play_all"]
 
 
-async def play_all(cases: dict[str, Case], **options: Any) -> list[Result]:
-    return [await _play(case, cases, options) for case in cases.values()]
+async def play_all(cases: dict[str, Case], *, own: bool = False, **options: Any) -> list[Result]:
+    """`own`: these are the project's own cases, which have options of their own."""
+    return [await _play(case, cases, options | (of_own(case.id) if own else {})) for case in cases.values()]
 
 
 async def _play(case: Case, cases: dict[str, Case], options: dict[str, Any]) -> Result:

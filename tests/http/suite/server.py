@@ -7,7 +7,7 @@ from typing import Any
 
 from stampede_guard import StampedeGuard
 from stampede_guard.http.middleware import StampedeMiddleware
-from tests.http.suite.cases import OF_OWN, OPTIONS, OWN, load
+from tests.http.suite.cases import OF_OWN, OF_SOME, OPTIONS, OWN, load
 from tests.http.suite.origin import Origin
 
 WITH = "HTTP_CACHE_TESTS_OPTIONS"
@@ -17,11 +17,21 @@ WITH = "HTTP_CACHE_TESTS_OPTIONS"
 def make() -> Any:
     options = OPTIONS[os.environ.get(WITH, "safe defaults")]
     cases = load()
-    if cases.path.samefile(OWN):
-        options = options | OF_OWN
-    return StampedeMiddleware(
-        Origin(cases.all), guard=StampedeGuard.from_url("memory://", namespace="suite"), **options
-    )
+    guard, seen = StampedeGuard.from_url("memory://", namespace="suite"), Origin(cases.all)
+    if not cases.path.samefile(OWN):
+        return StampedeMiddleware(seen, guard=guard, **options)
+    usual = StampedeMiddleware(seen, guard=guard, **options | OF_OWN)
+    others = {
+        begin: StampedeMiddleware(seen, guard=guard, name=begin, **options | some)
+        for begin, some in OF_SOME.items()
+    }
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        name = scope["path"].split("/")[3] if scope["type"] == "http" else ""
+        chosen = next((other for begin, other in others.items() if name.startswith(begin)), usual)
+        await chosen(scope, receive, send)
+
+    return app
 
 
 def origin() -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.http.suite.cases import BESIDE, OF_OWN, OPTIONS, OWN, ROOT, Cases, load, read
+from tests.http.suite.cases import BESIDE, OPTIONS, OWN, ROOT, Cases, load, read
 from tests.http.suite.inprocess import play_all
 from tests.http.suite.play import Result, summary
 
@@ -46,7 +46,7 @@ KEPT_OUT = {
 @pytest.mark.parametrize("options", OPTIONS)
 async def test_every_required_and_optimal_case_passes_but_those_that_asgi_cannot_ask(options: str) -> None:
     cases = load()
-    results = await play_all(cases.all, **(OPTIONS[options] | (OF_OWN if cases.path == OWN else {})))
+    results = await play_all(cases.all, own=cases.path == OWN, **OPTIONS[options])
     told(cases, results, options)
     check(cases, results, options)
 
@@ -61,5 +61,5 @@ def check(cases: Cases, results: list[Result], options: str) -> None:
 
 
 async def test_the_projects_own_cases_all_pass() -> None:
-    results = await play_all(read(OWN), **(OPTIONS[ALL_THEY_ALLOW] | OF_OWN))
+    results = await play_all(read(OWN), own=True, **OPTIONS[ALL_THEY_ALLOW])
     assert [result for result in results if not result.passed] == []
