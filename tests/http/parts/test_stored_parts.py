@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -40,7 +41,7 @@ class File(App):
             await send({"type": "http.response.body", "body": self.body})
             return
         first, last = match.groups()
-        begin = int(first) if first else size - int(last)
+        begin = int(first) if first else max(0, size - int(last))
         end = min(int(last), size - 1) if first and last else size - 1
         if begin >= size:
             await start(send, {"content-range": f"bytes */{size}"}, 416)
@@ -54,7 +55,7 @@ class File(App):
         await send({"type": "http.response.body", "body": self.body[begin : end + 1]})
 
 
-async def get(fleet: Fleet, begin: int, end: int, **fields: str) -> str:
+async def get(fleet: Fleet, begin: int, end: int, **fields: Any) -> str:
     """The Cache-Status of a range, which must be right."""
     answer = await fleet.get(range=f"bytes={begin}-{end}", **fields)
     assert (answer.status, answer.get("content-range")) == (206, f"bytes {begin}-{end}/{len(BODY)}")
@@ -362,3 +363,15 @@ def test_a_version_without_several_parts_does_not_decode_them() -> None:
     assert codec.encode(one)[:2] != codec.encode(several)[:2]
     for stored in (one, several):
         assert codec.decode(codec.encode(stored)) == stored
+
+
+async def test_two_processes_add_parts_to_one_entry_of_a_server(valkey_url: str, namespace: str) -> None:
+    async with Fleet(app := File(), processes=2, on=valkey_url, namespace=namespace) as fleet:
+        for number, (begin, end) in enumerate([(512, 1023), (0, 199), (300, 511)]):
+            await get(fleet, begin, end, process=number % 2)
+        for process in (0, 1):
+            assert "; hit" in await get(fleet, 10, 199, process=process)
+            assert "; hit" in await get(fleet, 300, 900, process=process)
+        herd = await asyncio.gather(*fleet.herd(20))
+        assert {(answer.status, answer.body) for answer in herd} == {(200, BODY)}
+        assert app.asked[3:] == [("bytes=200-299", '"a"')]
