@@ -1,7 +1,7 @@
 """The picture of a herd, as SVG: a lane per worker, what lasted as bars, and marks for moments.
 
 Texts are escaped. Colours are those of classes below `herd-figure`, for light and dark. `STYLE` has them. A page whose
-CSP forbids style elements puts `STYLE` into its own style sheet and draws with `styled=False`.
+CSP forbids style elements serves `STYLE` with its style sheet and draws with `styled=False`.
 """
 
 from __future__ import annotations
