@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis.asyncio
 
-from stampede_guard.core.scripts import Held
+from stampede_guard.core.scripts import Held, Message
 from stampede_guard.stores.connections.wire import entry_keys
 from tests.support.asking import POLICY, grant, publish
 from tests.support.gate import until
@@ -43,6 +43,22 @@ class TestInbox:
         await heard.until(lambda it: it.gaps == 3)
         assert await publish(one, name, granted)
         assert (await heard.message(name)).token == granted.token
+
+    async def test_a_message_is_passed_on_in_the_turn_of_the_event_loop_in_which_it_arrives(
+        self, valkey_url: str, sessions: Sessions, name: str
+    ) -> None:
+        session, listener = sessions.open(valkey_url)
+        await grant(session, name)
+        inbox = session._inbox
+        assert inbox._connection is not None and inbox._connection._writer is not None
+        protocol = inbox._connection._writer.transport.get_protocol()
+        body = b"again\n7\n%d\n%s" % (len(name), name.encode())
+        parts = (b"message", inbox.confirmed_name.encode(), body)
+        data = b"*3\r\n" + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+        protocol.data_received(data[:40])
+        assert not listener.messages
+        protocol.data_received(data[40:])
+        assert listener.messages == [(name, Message("again", 7))]
 
     async def test_a_half_open_subscription_is_found_out(
         self, proxy: FaultProxy, sessions: Sessions, name: str, monkeypatch: pytest.MonkeyPatch

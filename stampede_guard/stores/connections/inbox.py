@@ -1,8 +1,8 @@
 """The inbox: this process's one subscription. The subscription is also its sign of life.
 
-One task drains the socket and runs no user code. Every loss of the connection is a gap: messages may be missing, so
-each waiter looks again. The name is confirmed only between the server's acknowledgement and the loss of that
-connection.
+The socket's own callback reads it (`Subscription`); redis-py reads connections without such a socket. Neither runs user
+code. Every loss of the connection is a gap: messages may be missing, so each waiter looks again. The name is confirmed
+only between the server's acknowledgement and the loss of that connection.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from redis.exceptions import NoPermissionError, RedisError
 from stampede_guard.core.scripts import Message
 from stampede_guard.stores.connections.lane import abort_of, disconnect, let_go_after_fork, stop
 from stampede_guard.stores.connections.patience import more_time, patiently
+from stampede_guard.stores.connections.subscription import Subscription, subscription_on
 from stampede_guard.stores.connections.wire import parse_message
 from stampede_guard.stores.introducing import connect_as
 
@@ -68,6 +69,8 @@ class Inbox:
         self._settled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._connection: AbstractConnection | None = None
+        self._subscription: Subscription | None = None
+        """None while redis-py reads the connection."""
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -112,6 +115,9 @@ class Inbox:
         if self._changes is None or self._asked_on is connection or not connection.is_connected:
             return
         self._asked_on = connection
+        if self._subscription is not None:
+            self._subscription.send(b"SUBSCRIBE", self._changes)
+            return
         with contextlib.suppress(RedisError, OSError):
             await connection.send_command("SUBSCRIBE", self._changes, check_health=False)
 
@@ -149,6 +155,7 @@ class Inbox:
                 lost, self._confirmed = self._confirmed, False
                 self._watching, self._asked_on = False, None
                 self._settled.set()
+                self._subscription = None
                 if connection is not None:
                     await disconnect(connection)
             if lost:
@@ -173,7 +180,12 @@ class Inbox:
         self._on_gap()
 
     async def _drain(self, connection: AbstractConnection) -> None:
+        self._subscription = subscription_on(
+            connection, self._replied, quiet=QUIET_SECONDS, deadline=self._deadline
+        )
         await self._ask_for_changes(connection)
+        if self._subscription is not None:
+            await self._subscription.drain()
         asked = spared = False
         while True:
             patience = self._deadline if asked else QUIET_SECONDS
@@ -181,9 +193,7 @@ class Inbox:
             try:
                 reply = await connection.read_response(disable_decoding=True, timeout=patience)
             except NoPermissionError as error:
-                if asked or self._watching or self._changes is None:
-                    raise  # the answer to PING
-                self._refused(error)
+                self._refused(error, asked=asked)
                 continue
             if reply is None:
                 spared = asked and more_time(patience, late=self._loop.time() - due, spared=spared) > 0
@@ -194,10 +204,17 @@ class Inbox:
                 asked = True
                 continue
             asked = spared = False
-            if isinstance(reply, list) and reply:
-                self._received(*reply)
-            elif not isinstance(reply, bytes):
-                raise ConnectionError("the subscription received an answer of an unknown shape")
+            self._replied(reply)
+
+    def _replied(self, reply: Any) -> None:
+        if isinstance(reply, NoPermissionError):
+            self._refused(reply, asked=self._subscription is not None and self._subscription.asked)
+        elif isinstance(reply, Exception):
+            raise reply
+        elif isinstance(reply, list) and reply:
+            self._received(*reply)
+        elif not isinstance(reply, bytes):
+            raise ConnectionError("the subscription received an answer of an unknown shape")
 
     def _received(self, kind: Any, channel: Any = b"", data: Any = b"", *_: Any) -> None:
         if kind == b"message":
@@ -216,8 +233,10 @@ class Inbox:
             # A second acknowledgement that we did not ask for: redis-py has replaced the connection silently.
             self._on_gap()
 
-    def _refused(self, error: NoPermissionError) -> None:
+    def _refused(self, error: NoPermissionError, *, asked: bool) -> None:
         """The error concerns the channel of changes: the inbox's own name was acknowledged."""
+        if asked or self._watching or self._changes is None:
+            raise error  # the answer to PING
         if not self._warned:
             self._warned = True
             log.warning(

@@ -104,9 +104,13 @@ def take_over(
     """None for connections without an event-loop socket (fakeredis). redis-py then continues to read."""
     transport: Any = getattr(getattr(connection, "_writer", None), "transport", None)
     unread = getattr(getattr(connection, "_reader", None), "_buffer", None)
-    parse_error = getattr(getattr(connection, "_parser", None), "parse_error", None)
+    parser = getattr(connection, "_parser", None)
+    parse_error = getattr(parser, "parse_error", None)
     if not hasattr(transport, "set_protocol") or unread is None or len(unread) or parse_error is None:
         return None
+    half_read = getattr(getattr(parser, "_reader", None), "has_data", None)
+    if half_read is not None and half_read():
+        return None  # redis-py has read a part of the next message
     progress = Progress(transport, deadline=deadline)
     pipe = Pipe(
         transport, parse_error, on_reply=on_reply, on_end=on_end, on_ready=on_ready, progress=progress
