@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import TYPE_CHECKING
 
 from stampede_guard.api.names import names_stored
@@ -11,7 +12,7 @@ from stampede_guard.options import takes_options
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
 
-__all__ = ["stored_urls"]
+__all__ = ["first_urls", "stored_urls"]
 
 
 @takes_options("stored_urls")
@@ -26,11 +27,31 @@ async def stored_urls(
 
     Raises `Misuse`, `StoreUnavailable` and `StoreRefused` as `purge` does.
     """
+    return (await first_urls(guard, prefix=prefix, name=name))[0]
+
+
+async def first_urls(
+    guard: StampedeGuard, *, prefix: str, name: str, limit: int | None = None
+) -> tuple[dict[str, int], bool]:
+    """The same for the first so many URLs in alphabetical order, in memory for so many; and whether there are more."""
     wanted, begins = Addresses.of(prefix=prefix), prefix_of(name)
     found: dict[str, int] = {}
+    order: list[str] = []
+    more = False
     async for entry in names_stored(guard, begins):
         url = url_of(entry, begins)
-        if url is not None and wanted.include(entry, begins):
-            url = url.removesuffix("?")
-            found[url] = found.get(url, 0) + 1
-    return dict(sorted(found.items()))
+        if url is None or not wanted.include(entry, begins):
+            continue
+        url = url.removesuffix("?")
+        if url in found:
+            found[url] += 1
+            continue
+        if limit is not None and len(order) == limit:
+            more = True
+            if url > order[-1]:
+                continue
+            # It never returns: those that are kept only become smaller. So the others are counted from their first.
+            del found[order.pop()]
+        found[url] = 1
+        insort(order, url)
+    return {url: found[url] for url in order}, more

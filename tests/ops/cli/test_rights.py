@@ -28,6 +28,7 @@ COMMANDS = (
     ["invalidate", "--match", "*", "--yes"],
     ["purge", "--prefix", "/"],
     ["purge", "--tag", "a"],
+    ["urls"],
     ["doctor"],
 )
 

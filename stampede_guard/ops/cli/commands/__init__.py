@@ -18,6 +18,7 @@ COMMANDS = {
     "explain": "Split the name of an entry: namespace, function, version, parameters.",
     "invalidate": "Drop entries.",
     "purge": "Drop responses of the HTTP cache by URL, by the beginning of their URLs, or by group.",
+    "urls": "List the URLs of responses that the HTTP cache has stored.",
     "stats": "What the fleet did: calls, hit rate, computations, and those that were saved.",
     "top": "What the fleet does now: rates, hit rates, hottest entries, faults.",
     "console": "Show a running fleet in a browser.",
@@ -29,6 +30,9 @@ COMMANDS = {
 }
 
 
+_ROOMS = {"purge": "responses.", "urls": "responses."}
+
+
 def load(name: str) -> Any:
     """The module of a command."""
-    return importlib.import_module(f"{__name__}.{name}")
+    return importlib.import_module(f"{__name__}.{_ROOMS.get(name, '')}{name}")

@@ -1,0 +1,1 @@
+"""Commands for the responses that the HTTP cache has stored."""
