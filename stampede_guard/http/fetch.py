@@ -248,7 +248,7 @@ class Fetch:
                 return self._refuse(exchange, "too large", of_all=True)
             return self._failure(exchange, old, "broken off")
         value = with_body(draft, body, add_etag=self._cache.settings.add_etag)
-        if old is not None and value.part:
+        if value.part:
             # RFC 9111, 3.4. The client still gets what it asked for.
             found = self._assembled(old, head, body, requested_at, draft.asked)
             value = found if found is not None and covers(found, self.request) else value
@@ -358,11 +358,11 @@ class Fetch:
         return msgspec.structs.replace(draft, body=old.body, part=old.part, asked=old.asked, spans=old.spans)
 
     def _assembled(
-        self, old: StoredResponse, head: Response, body: bytes, at: float, asked: bytes
+        self, old: StoredResponse | None, head: Response, body: bytes, at: float, asked: bytes
     ) -> StoredResponse | None:
-        judged = functools.partial(self._judge, requested_at=at, nonce=old.nonce, dated=head.fields)
-        most = self._cache.settings.max_body_bytes
-        return assembled(old, head, body, judged, asked=asked, most_bytes=most)
+        judged = functools.partial(self._judge, requested_at=at, nonce=nonce_of(old), dated=head.fields)
+        most, bare = self._cache.settings.max_body_bytes, has(self.request.fields, b"if-range")
+        return assembled(old, head, body, judged, asked=asked, may_lack_fields=bare, most_bytes=most)
 
     async def _completed(
         self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float

@@ -40,28 +40,34 @@ def of_one_body(stored: Fields, new: Fields) -> bool:
 
 
 def assembled(
-    old: StoredResponse,
+    old: StoredResponse | None,
     head: Response,
     body: bytes,
     judge: Callable[[Response], StoredResponse | str],
     *,
     asked: bytes,
+    may_lack_fields: bool,
     most_bytes: int,
 ) -> StoredResponse | None:
     """`old` with the part in this 206, as a 200 if no byte is missing; None if they are not of one body. `judge`
     decides whether the result may be stored. Its fields are the stored ones, replaced by those of the new response.
-    `asked`: the Range that it answers.
+    `asked`: the Range that it answers. `may_lack_fields`: it answers an If-Range, so its fields alone make no 200.
     """
     part = content_range(head)
     if part is None or part.length is None or len(body) != part.last + 1 - part.first:
         return None
     if not _lies_within(asked, ByteSpan(part.first, part.last), part.length):
         return None
-    held = _held(old, part.length) if of_one_body(old.fields, head.fields) else None
-    more = None if held is None else held.adding(part.first, body, most_bytes=most_bytes)
-    if more is None:
+    if old is not None and not of_one_body(old.fields, head.fields):
+        old = None
+    held = None if old is None else _held(old, part.length)
+    if held is not None:
+        more = held.adding(part.first, body, most_bytes=most_bytes)
+    else:
+        old, more = None, HeldBytes((ByteSpan(part.first, part.last),), body, part.length)
+    if more is None or (old is None and (may_lack_fields or not more.are_all)):
         return None
-    fields = freshened(old.response, head).fields
+    fields = head.fields if old is None else freshened(old.response, head).fields
     begin = more.spans[0]
     if more.are_all:
         length = (b"content-length", b"%d" % more.length)
@@ -69,7 +75,7 @@ def assembled(
     else:
         response = part_of(fields, begin.first, more.content[: begin.size], more.length)
     draft = judge(response)
-    if isinstance(draft, str) or draft.vary != old.vary:
+    if isinstance(draft, str) or (old is not None and draft.vary != old.vary):
         return None
     # The Content-Range of several parts is that of the first one, so they are never sent as they are stored.
     several = len(more.spans) > 1
@@ -96,6 +102,8 @@ def request_for_the_rest(old: StoredResponse, *, most_bytes: int) -> Fields:
     tag = first(old.fields, b"etag") or b""
     held = _held(old, length) if length >= 0 else None
     missing = held.missing if held is not None else None
+    if held is not None and missing is None:
+        return ()
     if missing is not None and tag.startswith(b'"') and missing.size < length:
         last = b"" if missing.last == length - 1 else b"%d" % missing.last
         asked = b"bytes=%d-%s" % (missing.first, last)

@@ -112,6 +112,27 @@ async def test_a_request_for_the_whole_asks_the_application_for_the_missing_byte
         assert "; hit" in status_of(await fleet.get())
 
 
+@pytest.mark.parametrize("etag", ['"a"', 'W/"a"', ""])
+@pytest.mark.parametrize("asked", ["bytes=0-", "bytes=0-1023", "bytes=-2000"])
+async def test_a_part_with_all_bytes_is_a_complete_response(asked: str, etag: str) -> None:
+    """Browsers ask for a video by `bytes=0-`."""
+    async with Fleet(app := File(etag=etag)) as fleet:
+        part = await fleet.get(range=asked)
+        assert (part.status, part.get("content-range"), part.body) == (206, "bytes 0-1023/1024", BODY)
+        whole = await fleet.get()
+        assert (whole.status, whole.body, whole.get("content-range")) == (200, BODY, None)
+        assert "; hit" in status_of(whole)
+        assert "; hit" in await get(fleet, 5, 9)
+        assert app.calls == 1
+
+
+async def test_a_part_with_all_bytes_that_may_lack_fields_stays_a_part() -> None:
+    async with Fleet(app := File()) as fleet:
+        await get(fleet, 0, 1023, if_range='"a"')
+        assert "; hit" not in status_of(await fleet.get())
+        assert app.asked[1:] == [(None, None)], "the whole, without a question for bytes beyond the end"
+
+
 @pytest.mark.parametrize("obeys", [True, False])
 async def test_another_validator_replaces_all_parts(obeys: bool) -> None:
     async with Fleet(app := File()) as fleet:
