@@ -103,6 +103,8 @@ class FixPlan:
     reasons: tuple[str, ...] = field(default=())
     # A name that no other file may use, else there is no fix: how it is used would change.
     private: str = ""
+    # A text of the replaced key that no other file may contain, else there is no fix: it may delete such keys.
+    key: str = ""
 
     @property
     def safety(self) -> FixSafety:

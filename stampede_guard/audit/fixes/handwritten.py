@@ -15,6 +15,7 @@ from stampede_guard.audit.caching.fills import Fill, accesses_of, fills
 from stampede_guard.audit.fixes import naming
 from stampede_guard.audit.fixes.decorators import unkeyed
 from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, seconds
+from stampede_guard.audit.fixes.ownkeys import is_query, own_key, refuse_method, said_in
 from stampede_guard.audit.fixes.signature import judge
 from stampede_guard.audit.plan import Decorate, Delete, Edit, FixPlan, NoFix, Replace, Span, Unwrap
 from stampede_guard.audit.rule import Violation
@@ -47,25 +48,26 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
     if fill is None:
         raise NoFix("the function has more than one get with a set, or only asks whether the key exists")
     if fill.function.cls is not None:
-        raise NoFix("it is a method: its object would have to be in the key")
+        refuse_method(module, fill.function, fill.read.receiver)
     _refuse_disturbed(module, fill)
     steps = _steps(fill)
     if steps is None:
         raise NoFix("the function does more than get, test, compute, set and return")
     node = fill.function.node
-    verdict = judge(module, fill.function, is_route=any(map(is_route, node.decorator_list)))
     name = naming.locked_cache(module, node)
-    keyed = _keyed(module, fill)
     if isinstance(fill.read.key[0], ast.Name) and fill.read.key[0].id in fill.function.parameters:
         raise NoFix("the key is a parameter: other files choose it, and may delete it")
-    if keyed is None:
-        raise NoFix(
-            "the key has parts that are no constants and no unchanged parameters: they would become unkeyed"
-        )
     if _calls_a_parameter(fill):
         raise NoFix("it computes what its argument says: it is itself the cache")
+    keyed = _keyed(module, fill) if fill.function.cls is None else None
+    own, replaced = ("", set[str]()) if keyed is not None else _own_key(module, fill)
+    verdict = judge(
+        module, fill.function, is_route=any(map(is_route, node.decorator_list)), own_key=bool(own)
+    )
     if not verdict.possible:
         raise NoFix(verdict.why)
+    if own and is_query(fill.function, fill.write.value):
+        raise NoFix("it stores a query, whose rows are objects")
     if name is None:
         return None
     lifetime = _lifetime(module, fill.write.call)
@@ -76,13 +78,28 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
         reasons.append("it computes in a thread of the guard: thread-locals of its caller are missing there")
     if lifetime is None:
         reasons.append(f"it has no lifetime: {GUESSED} seconds are a guess")
-    left_out = [a.arg for a in fill.function.arguments if a.arg not in keyed]
+    left_out = [a.arg for a in fill.function.arguments if keyed is not None and a.arg not in keyed]
     said = [f"ttl={lifetime.code if lifetime else GUESSED}", *([unkeyed(left_out)] if left_out else [])]
+    said += [own] if own else []
     edits: list[Edit] = [Decorate(Span.of(node), f"{name.code}({', '.join(said)})"), *name.imports]
-    gone = _gone(fill, steps)
+    gone = _gone(fill, steps, replaced)
     edits += [Delete(Span.of(statement)) for statement in gone]
     edits += [] if steps.hit_first else [Unwrap(Span.of(steps.test))]
-    return FixPlan(edits=tuple(edits), reasons=tuple(reasons))
+    return FixPlan(edits=tuple(edits), reasons=tuple(reasons), key=_said(fill))
+
+
+def _own_key(module: Module, fill: Fill) -> tuple[str, set[str]]:
+    if len(fill.read.key) != 1:
+        raise NoFix("the key has several parts")
+    return own_key(module, fill.function, fill.read.call, fill.read.key[0])
+
+
+def _said(fill: Fill) -> str:
+    """The text by which other files may know the key."""
+    key = fill.read.key[0]
+    if isinstance(key, ast.Name):
+        key = next((value for _n, names, value in fill.function.bindings if names == [key.id]), key)
+    return said_in(ast.unparse(key))
 
 
 def _fill(module: Module, hit: Violation) -> Fill | None:
@@ -135,6 +152,8 @@ def _steps(fill: Fill) -> _Steps | None:
     if isinstance(test.body[-1], ast.Return):
         right = _ends(test.body, fill) and _answers(after, cached)
         return _Steps(read, test, write, tuple(after), False, cached) if right else None
+    if any(isinstance(n, ast.Return) for s in test.body for n in ast.walk(s)):
+        return None  # this answer was not stored
     binds = any(cached in _bound(s) for s in test.body)
     returned = len(after) == 1 and isinstance(after[0], ast.Return) and isinstance(after[0].value, ast.Name)
     if binds and returned and names_in(after[0]) == {cached} and cached in names_in(fill.write.value):
@@ -216,7 +235,7 @@ def _bare(value: ast.expr) -> ast.expr:
     return value.value if isinstance(value, ast.Await) else value
 
 
-def _gone(fill: Fill, steps: _Steps) -> list[ast.stmt]:
+def _gone(fill: Fill, steps: _Steps, replaced: set[str]) -> list[ast.stmt]:
     """Statements that only the cache needed: get, set, the return on a hit, and names that nothing else uses."""
     gone: list[ast.stmt] = [s for s in (steps.read, steps.write, *steps.rest) if s is not None]
     gone += [steps.test] if steps.hit_first else []
@@ -226,7 +245,7 @@ def _gone(fill: Fill, steps: _Steps) -> list[ast.stmt]:
         users = [n for n in ast.walk(fill.function.node) if isinstance(n, ast.Name) and n.id in names]
         loads = [n for n in users if isinstance(n.ctx, ast.Load)]
         only_here = loads and all(any(inside(n, g) for g in gone) for n in loads)
-        if statement not in gone and only_here and not _computes(statement):
+        if statement not in gone and only_here and (names <= replaced or not _computes(statement)):
             gone.append(statement)
     return gone
 
@@ -304,13 +323,15 @@ def of_the_definition(module: Module, hit: Violation) -> FixPlan | None:
     """The project's own decorator returns `locked_cache`. This fixes all functions that it decorates."""
     fill = _fill(module, hit)
     if fill is None or fill.decorator is None or fill.function.outer is None:
-        return None
+        raise NoFix("its wrapper has more than one get with a set, or only asks whether the key exists")
     wrapper, outer = fill.function, fill.function.outer
     steps = _steps(fill)
     body = _without_docstring(outer.node.body)
     name = naming.locked_cache(module, fill.decorator.node)
-    if steps is None or name is None or len(outer.arguments) != 1 or len(body) != 2:
-        return None
+    if steps is None:
+        raise NoFix("its wrapper does more than get, test, compute, set and return")
+    if name is None or len(outer.arguments) != 1 or len(body) != 2:
+        raise NoFix("it does more than to define its wrapper and to return it")
     decorated = outer.arguments[0].arg
     made, returned = body
     if made is not wrapper.node or not isinstance(returned, ast.Return) or returned.value is None:

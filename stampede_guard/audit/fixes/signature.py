@@ -52,9 +52,10 @@ class Cacheability:
         self.possible, self.why = False, self.why or why
 
 
-def judge(module: Module, function: Function, *, is_route: bool) -> Cacheability:
+def judge(module: Module, function: Function, *, is_route: bool, own_key: bool = False) -> Cacheability:
+    """With a key of its own, parameters need not be key parts, and a method's object is in the key if it decides."""
     verdict = Cacheability()
-    if function.cls is not None or _yields(function.node):
+    if (function.cls is not None and not own_key) or _yields(function.node):
         verdict.refuse(
             "it is a method or a generator: its object or its position would have to be in the key"
         )
@@ -62,7 +63,10 @@ def judge(module: Module, function: Function, *, is_route: bool) -> Cacheability
     if function.outer is not None and not is_route:
         verdict.reasons.append("each call of the enclosing function defines it again")
     for argument in function.arguments:
-        _judge_parameter(module, function, argument, verdict, is_route=is_route)
+        if not own_key:
+            _judge_parameter(module, function, argument, verdict, is_route=is_route)
+        elif last(path(_bare(argument.annotation))) in _ONE_CALLERS:
+            verdict.refuse(f"{argument.arg} belongs to one caller")
     _judge_result(module, function, verdict, is_route=is_route)
     if any(_reads_context(module, call, function) for call in function.calls):
         verdict.reasons.append("it reads a ContextVar: name it in context=, or all callers share one value")

@@ -166,6 +166,8 @@ def _attempt(path: str, source: str, plans: list[FixPlan], files: list[str]) -> 
     for plan in plans:
         if plan.private and _used_elsewhere(path, plan.private, files):
             raise Unfixable(f"another file uses {plan.private}")
+        if plan.key and _is_said_elsewhere(path, plan.key, files):
+            raise Unfixable(f"another file uses keys with {plan.key!r}: it would not see the new entries")
     changed = apply(source, plans, keeps=lambda name: _needed_elsewhere(path, name, files))
     if len(list(_plans(path, changed))) >= len(list(_plans(path, source))) and not _is_order(plans):
         raise Unfixable("the finding would remain")
@@ -175,6 +177,18 @@ def _attempt(path: str, source: str, plans: list[FixPlan], files: list[str]) -> 
 def _is_order(plans: list[FixPlan]) -> bool:
     """After a decorator has moved, the next decorator may be reported. Then the number of findings proves nothing."""
     return any(isinstance(edit, Lower) for plan in plans for edit in plan.edits)
+
+
+def _is_said_elsewhere(path: str, text: str, files: list[str]) -> bool:
+    """Whether another file contains the text of a key."""
+    for other in files:
+        if os.path.realpath(other) != os.path.realpath(path):
+            try:
+                if text.encode() in read(other):
+                    return True
+            except Unreadable:
+                continue
+    return False
 
 
 def _used_elsewhere(path: str, name: str, files: list[str]) -> bool:

@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
+from operator import attrgetter
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -51,6 +52,11 @@ HERDS: list[tuple[str, str, tuple[Any, ...]]] = [
     ("SG201-unsafe-in_the_branch", "report", (_SOMEBODY, 7)),
     ("SG201-unsafe-in_the_branch", "total", ()),
     ("SG201-unsafe-in_the_branch", "lines", (7,)),
+    ("SG201-unsafe-own_keys", "of_day", (SimpleNamespace(number=7),)),
+    ("SG201-unsafe-own_keys", "today", ()),
+    ("SG201-unsafe-own_keys", "shop.sales", (7,)),
+    ("SG201-unsafe-own_keys", "shop.stock", ()),
+    ("SG201-unsafe-own_keys", "Shop.names", ()),
     ("SG201-unsafe-threads", "count", (7,)),
     ("SG203-unsafe-decorator", "rates", (7,)),
 ]
@@ -130,13 +136,25 @@ def asked(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[
 async def test_what_everybody_computed_is_computed_once(
     load: Load, case: str, function: str, arguments: tuple[Any, ...]
 ) -> None:
-    answers = await crowd(asked(getattr(load(case, "before"), function), arguments))
+    answers = await crowd(asked(attrgetter(function)(load(case, "before")), arguments))
     assert len(computing.calls) > 1
     computing.calls.clear()
-    cured = getattr(load(case, "after"), function)
+    cured = attrgetter(function)(load(case, "after"))
     crowded = await herd(cured, args=arguments, callers=CALLERS, workers=WORKERS)
     assert (crowded.computations, len(computing.calls)) == (1, 1)
     assert [repr(answer) for answer in crowded.values] == [repr(answers[0])] * CALLERS
+
+
+async def test_objects_keep_their_own_entries_and_a_property_is_computed_once(load: Load) -> None:
+    for when in ("before", "after"):
+        module = load("SG201-unsafe-own_keys", when)
+        first, second, same = module.Shop(1), module.Shop(2), module.Shop(1)
+        computing.calls.clear()
+        assert {await shop.sales(7) for shop in (first, second, same, first)} == {"80"}
+        assert computing.calls == [(1, 7), (2, 7)]
+        computing.calls.clear()
+        assert await crowd(lambda shop=first: asyncio.to_thread(lambda: shop.rating)) == [80] * CALLERS
+        assert (len(computing.calls) == 1) == (when == "after")
 
 
 @pytest.mark.parametrize(("case", "function", "arguments"), MEMOS, ids=titled)

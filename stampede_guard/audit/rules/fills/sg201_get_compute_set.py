@@ -50,10 +50,11 @@ RULE = Rule(
         "(a job that is scheduled once).",
         sure="High if the object is known to be a cache; medium if only the key or a TTL suggests it. "
         "Counters, flags, read-modify-write and values that were passed in are left out.",
-        fix="Unsafe: the function keeps its computation and gets `@locked_cache`; parameters that are not "
-        "in the key become `unkeyed`. The function must consist of get, test, computation, set and "
-        "return, and its key of constants and its parameters. You must find other code that reads or "
-        "deletes those keys. None if the same file deletes or expires keys with that client, and none "
-        "for all other functions.",
+        fix="Unsafe: the function keeps its computation and gets `@locked_cache`. If its key consists of "
+        "constants and parameters, the other parameters become `unkeyed`. Otherwise, and for methods, "
+        "the key stays as it was: `key=lambda self, day: ...`. The function must consist of get, test, "
+        "computation, set and return. You must find other code that reads or deletes those keys. None if "
+        "a file of the run names such keys, if the same file deletes or expires keys with that client, "
+        "if each object is given a cache of its own, and none for all other functions.",
     ),
 )

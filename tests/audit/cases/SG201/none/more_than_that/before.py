@@ -1,5 +1,4 @@
 import json
-from datetime import date
 
 from fakeredis import FakeAsyncRedis
 
@@ -7,16 +6,6 @@ from tests.audit.computing import compute
 
 redis = FakeAsyncRedis()
 other_redis = FakeAsyncRedis()
-
-
-async def today() -> int:
-    key = f"orders:{date.today()}"
-    cached = await redis.get(key)
-    if cached is not None:
-        return int(cached)
-    value = await compute()
-    await redis.setex(key, 60, value)
-    return value
 
 
 async def counted(day: int) -> int:
@@ -38,15 +27,6 @@ async def guarded(day: int) -> int:
         return int(cached)
     value = await compute()
     await redis.setex(f"orders:{day}", 60, value)
-    return value
-
-
-async def of_user(user) -> int:
-    cached = await redis.get(f"orders:{user.id}")
-    if cached is not None:
-        return int(cached)
-    value = await compute()
-    await redis.setex(f"orders:{user.id}", 60, value)
     return value
 
 

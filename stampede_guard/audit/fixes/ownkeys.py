@@ -1,0 +1,142 @@
+"""`key=lambda self, day: f"sales:{self.id}:{day}"`: the key that the function had, for its decorator."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+
+from stampede_guard.audit.fixes.texts import source
+from stampede_guard.audit.plan import NoFix
+from stampede_guard.audit.source.model import Function, Module, position
+from stampede_guard.audit.source.words import path
+
+_LETTERS = 4  # from this length on, a constant part of a key is searched in other files
+_DEPTH = 3
+_HERE_ONLY = frozenset("super locals vars globals __class__".split())
+_OF_QUERIES = frozenset(
+    "all filter exclude order_by annotate defer only select_related prefetch_related distinct values values_list "
+    "reverse union intersection limit offset join".split()
+)
+_PLAIN_METHODS = frozenset("classmethod staticmethod property".split())
+
+
+def own_key(module: Module, function: Function, read: ast.expr, key: ast.expr) -> tuple[str, set[str]]:
+    """The code of the lambda, and the local names that it replaces. Raises `NoFix`."""
+    spec = function.node.args
+    if spec.vararg or spec.kwarg:
+        raise NoFix("it takes any number of arguments, and its key has parts that are no parameters")
+    replaced: set[str] = set()
+    made = _inlined(function, read, copy.deepcopy(key), replaced, _DEPTH)
+    if any(
+        isinstance(node, ast.Await | ast.NamedExpr | ast.Yield | ast.YieldFrom) for node in ast.walk(made)
+    ):
+        raise NoFix("its key is computed by a coroutine, which a decorator cannot do")
+    bound = {name for _node, names, _value in function.bindings for name in names}
+    inner = {
+        node.id for node in ast.walk(made) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    names = {node.id for node in ast.walk(made) if isinstance(node, ast.Name)} - inner
+    if names & bound & function.parameters:
+        raise NoFix("a parameter in the key is changed before the get")
+    unseen = names - function.parameters - _global_names(module) - set(dir(builtins))
+    if unseen or names & _HERE_ONLY:
+        raise NoFix(f"its key uses {min(unseen or names & _HERE_ONLY)}, which a decorator cannot see")
+    asked = ", ".join(argument.arg for argument in function.arguments)
+    code = _as_written(module, function, key, made)
+    return f"key=lambda {asked}: {code}" if asked else f"key=lambda: {code}", replaced
+
+
+def _as_written(module: Module, function: Function, key: ast.expr, made: ast.expr) -> str:
+    """The file's own text, if the key stands there in one piece."""
+    of_name = [v for _n, names, v in function.bindings if isinstance(key, ast.Name) and names == [key.id]]
+    for node in (key, *of_name):
+        text = source(module, node)
+        if ast.dump(node) == ast.dump(made) and "\n" not in text:
+            return text
+    return ast.unparse(made)
+
+
+def _inlined(function: Function, read: ast.expr, node: ast.expr, replaced: set[str], depth: int) -> ast.expr:
+    """The expression with the values of local names in their places."""
+
+    class Values(ast.NodeTransformer):
+        def visit_Name(self, name: ast.Name) -> ast.expr:
+            if name.id in function.parameters or not depth or not isinstance(name.ctx, ast.Load):
+                return name
+            found = [(at, value) for at, names, value in function.bindings if name.id in names]
+            if len(found) != 1:
+                return name
+            at, value = found[0]
+            plain = isinstance(at, ast.Assign) and [path(target) for target in at.targets] == [name.id]
+            if not plain or at not in function.node.body or position(at) > position(read):
+                return name
+            replaced.add(name.id)
+            return _inlined(function, read, copy.deepcopy(value), replaced, depth - 1)
+
+    done = Values().visit(node)
+    assert isinstance(done, ast.expr)
+    return done
+
+
+def _global_names(module: Module) -> set[str]:
+    """What a decorator of the file sees. An import inside a function, or for type checkers only, is not seen."""
+    found: set[str] = set()
+    for statement in module.tree.body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            found |= {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}
+        elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(statement.name)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def refuse_method(module: Module, function: Function, receiver: str) -> None:
+    """A method may be cached under its own key, unless its object has a cache of its own. Raises `NoFix`."""
+    name = function.name
+    if name.startswith("__"):
+        raise NoFix(f"Python itself calls {name}")
+    if function.node.decorator_list and not all(
+        path(decorator) in _PLAIN_METHODS for decorator in function.node.decorator_list
+    ):
+        raise NoFix("it is a method with another decorator, which would see the cached function")
+    head, _, attribute = receiver.partition(".")
+    if head not in ("self", "cls"):
+        return
+    cls = function.cls.name if function.cls is not None else ""
+    made = module.attributes.get((cls, attribute), [])
+    for value, where in made:
+        given = where.parameters if where is not None else set()
+        if any(isinstance(node, ast.Name) and node.id in given for node in ast.walk(value)):
+            made = []
+    if not made or "." in attribute:
+        raise NoFix("each object is given a cache of its own: objects with other caches would share values")
+
+
+def is_query(function: Function, value: ast.expr | None, depth: int = _DEPTH) -> bool:
+    """Whether the value is a query of an ORM: `rows.filter(...)`, also by a local name, also a slice of it."""
+    match value:
+        case ast.Call(func=ast.Attribute(attr=method)):
+            return method in _OF_QUERIES
+        case ast.Subscript(value=inner, slice=ast.Slice()):
+            return is_query(function, inner, depth)
+        case ast.Name(id=name) if depth:
+            return any(
+                is_query(function, v, depth - 1) for _n, names, v in function.bindings if names == [name]
+            )
+        case _:
+            return False
+
+
+def said_in(key: str) -> str:
+    """The longest constant text of a key: another file that contains it may delete these keys, or read them."""
+    texts = [
+        node.value
+        for node in ast.walk(ast.parse(key, mode="eval"))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    parts = [part for text in texts for part in text.replace("%d", "%s").split("%s")]
+    longest = max(parts, key=len, default="")
+    return longest if sum(map(str.isalpha, longest)) >= _LETTERS else ""
