@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.prefilter import Hint, Text
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import Decoration, decorations, is_true
 from stampede_guard.audit.source.model import Module
@@ -39,6 +40,19 @@ _UNLOCKED = (
     ("aiocached", re.compile(r"^(aiocached|aiomemoize|cached_async|aio_memoize)\.\w+$")),
     ("fastapi-cachekit", re.compile(r"^fast_cache\.\w+\(?\)?\.cached$")),
 )
+# Words of a file that uses one of them.
+_LIBRARIES: Hint = (
+    *(b"py_cachify", b"diskcache", b"walrus", b"import ring", b"from ring", b"joblib", b"redis_cache"),
+    *(b"asyncache", b"cache_memoize", b"cacheops", b"huey", b"cacheout", b"redis_decorators"),
+    *(b"import memoize", b"from memoize", b"aiocached", b"fast_cache"),
+)
+_NAMED_BUCKETS: Hint = (b"ttl_hash", b"time_bucket", b"time_key", b"ttl_key", b"expiry_hash", b"time_hash")
+_DIVIDED: Hint = (re.compile(rb"(?<!:)//[ \t]*[\w(]"), re.compile(rb"time\(\)[ \t]*/"))
+
+
+def _may_have_buckets(text: Text) -> bool:
+    """Most files with `lru_cache` divide no time."""
+    return text.has_any(_NAMED_BUCKETS) or (text.has_any((b"time",)) and text.has_any(_DIVIDED))
 
 
 def check(module: Module) -> Iterator[Violation]:
@@ -106,30 +120,8 @@ RULE = Rule(
     "ring, joblib, python-redis-cache and others; `lru_cache` with a time bucket",
     confidence="high",
     scope="process",
-    hints=(
-        (b"cache",),
-        (
-            b"lru_cache",
-            b"functools",
-            b"py_cachify",
-            b"diskcache",
-            b"walrus",
-            b"import ring",
-            b"from ring",
-            b"joblib",
-            b"redis_cache",
-            b"asyncache",
-            b"cache_memoize",
-            b"cacheops",
-            b"huey",
-            b"cacheout",
-            b"redis_decorators",
-            b"import memoize",
-            b"from memoize",
-            b"aiocached",
-            b"fast_cache",
-        ),
-    ),
+    hints=((b"cache",), (*_LIBRARIES, b"lru_cache", b"functools")),
+    near=lambda text: text.has_any(_LIBRARIES) or _may_have_buckets(text),
     check=check,
     documentation=Documentation(
         what="A function is cached by a library's decorator that gets, calls and sets.",
