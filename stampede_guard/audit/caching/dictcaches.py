@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from stampede_guard.audit.caching import locks
 from stampede_guard.audit.caching.keys import same_key
 from stampede_guard.audit.caching.receivers import kind
 from stampede_guard.audit.source.model import Function, Module, inside, owner_class, position
-from stampede_guard.audit.source.words import is_cachy, last, names_in, path, words
+from stampede_guard.audit.source.words import is_cachy, last, names_in, path, text_of, words
 
 # Objects that live for one run or one request: the last word of their class, and what they are made with.
 _ONE_RUN = frozenset(
@@ -22,7 +23,11 @@ _OF_A_REQUEST = frozenset("request req state context ctx g scope info interactio
 
 def dict_fills(module: Module) -> Iterator[tuple[Function, ast.AST]]:
     for function in module.functions:
-        if not function.is_async or not function.stores or not function.awaits:
+        if not function.is_async or not function.awaits:
+            continue
+        value = _value_fill(module, function)
+        if value is not None:
+            yield function, value
             continue
         for store in function.stores:
             found = _fill(module, function, store)
@@ -56,6 +61,40 @@ def _fill(module: Module, function: Function, store: ast.Subscript) -> ast.AST |
     return look
 
 
+def _value_fill(module: Module, function: Function) -> ast.AST | None:
+    """One value of the module: `global _cached_rates`, `if _cached_rates is not None and ...: return _cached_rates`, an
+    await, `_cached_rates = ...`.
+    """
+    kept = {
+        name
+        for node in ast.walk(function.node)
+        if isinstance(node, ast.Global)
+        for name in node.names
+        if is_cachy(name)
+    }
+    for node, names, value in function.bindings if kept else ():
+        stored = kept & {*names}
+        if not stored or isinstance(value, ast.Constant):
+            continue
+        look = next((test for test in function.tests if _serves(test, stored)), None)
+        if look is None or position(look) > position(node) or not _is_waited_for(function, look.test, value):
+            continue
+        if locks.joins_a_flight(module, function) or locks.called_under_lock(module, function):
+            continue
+        if any(inside(node, around) for around in locks.locks_of(module, function)):
+            continue
+        return look.test
+    return None
+
+
+def _serves(test: ast.AST, names: set[str]) -> TypeGuard[ast.If]:
+    """`if kept is not None: return kept`."""
+    if not isinstance(test, ast.If) or not names & names_in(test.test):
+        return False
+    ends = test.body[-1]
+    return isinstance(ends, ast.Return) and bool(names & names_in(ends.value))
+
+
 def _is_made_here(function: Function, holder: str) -> bool:
     """Callers do not share a dict of this call, or of an object that lives for one run."""
     if "." in holder:
@@ -65,8 +104,24 @@ def _is_made_here(function: Function, holder: str) -> bool:
         return cls is not None and (
             not _ONE_RUN.isdisjoint(words(cls.name)[-1:]) or _is_made_per_request(cls, last(holder))
         )
-    bound = {name for scope in function.chain() for _n, names, _v in scope.bindings for name in names}
-    return holder in bound or any(holder in scope.parameters for scope in function.chain())
+    made = [function]
+    for scope in function.chain():
+        if scope is not function and not _returns(scope, made[-1].name):
+            made.append(scope)
+        elif scope is not function:
+            break  # a decorator: what it has is shared by all calls of the function that it returns
+    bound = {name for scope in made for _n, names, _v in scope.bindings for name in names}
+    return holder in bound or any(holder in scope.parameters for scope in made)
+
+
+def _returns(function: Function, name: str) -> bool:
+    """`return wrapper`, `return update_wrapper(wrapper, function)`; not `return [await wrapper()]`."""
+    found = (node.value for node in ast.walk(function.node) if isinstance(node, ast.Return))
+    return any(
+        path(value) == name
+        or (isinstance(value, ast.Call) and any(path(argument) == name for argument in value.args))
+        for value in found
+    )
 
 
 def _is_made_per_request(cls: ast.ClassDef, attribute: str) -> bool:
@@ -96,7 +151,31 @@ def _looks(function: Function, holder: str, key: ast.expr) -> list[ast.expr]:
         if isinstance(compare.ops[0], ast.In | ast.NotIn) and path(compare.comparators[0]) == holder:
             if same_key(function, (compare.left,), (key,)):
                 found.append(compare)
+    found += [
+        node
+        for around in _tried(function)
+        for node in ast.walk(around)
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Load)
+        and path(node.value) == holder
+        and same_key(function, (node.slice,), (key,))
+    ]
     return found
+
+
+def _tried(function: Function) -> Iterator[ast.AST]:
+    """`with suppress(KeyError): return kept[key]`, `try: return kept[key] / except KeyError: ...`."""
+    for node in function.withs:
+        called = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
+        if any(
+            last(path(call.func)) == "suppress" and "KeyError" in text_of(argument)
+            for call in called
+            for argument in call.args
+        ):
+            yield from node.body
+    for statement in function.node.body:
+        if isinstance(statement, ast.Try) and any("KeyError" in text_of(h.type) for h in statement.handlers):
+            yield from statement.body
 
 
 def _awaits_value(

@@ -22,7 +22,7 @@ def check(module: Module) -> Iterator[Violation]:
             continue
         yield Violation(
             node=node,
-            message=f"{what_is_cached(function)} awaits between reading its dict and storing: "
+            message=f"{what_is_cached(function)} awaits between reading what it keeps and storing: "
             "coroutines that miss in between compute too",
             function=owned_name(function),
             cost=cost(function.node),
@@ -38,11 +38,14 @@ RULE = Rule(
     level="information",
     hints=(
         (b"async def",),
-        tuple(re.compile(rb"%s\w*\[" % word) for word in (b"cache", b"Cache", b"CACHE", b"memo")),
+        (
+            *(re.compile(rb"%s\w*\[" % word) for word in (b"cache", b"Cache", b"CACHE", b"memo")),
+            re.compile(rb"global [\w ,]*(?:cache|CACHE|memo)"),
+        ),
     ),
     check=check,
     documentation=Documentation(
-        what="A coroutine reads a dict, awaits the computation, and stores into the dict.",
+        what="A coroutine reads a dict, or one value of the module, awaits the computation, and stores it.",
         why="At the await, other coroutines run, also miss, and also compute. A dict in a process needs "
         "one line of single flight.",
         example="if key not in cache:\n    cache[key] = await load(key)\nreturn cache[key]",
