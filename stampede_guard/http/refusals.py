@@ -4,6 +4,9 @@
    stored. 3. If all were released, all of them would call the application. So one more asks for the others first: a
    waiter that is not like the refused ones, an ordinary visitor if there is one. Waiters like a refused one are
    released. When two ordinary visitors that are not alike were refused, all are released.
+
+A call that breaks off says nothing about anybody: one more waiter asks, like the one whose call it was or not. After a
+second one in the same flight, waiters like these two are released, because the application seems to fail for them.
 """
 
 from __future__ import annotations
@@ -25,6 +28,10 @@ ABOUT_THE_QUESTION = frozenset({206, 304, 412, 416, 417})
 """Or because of the form of the request."""
 
 
+BROKEN = frozenset({"no answer", "broken off"})
+"""The application raised, or its response had no end."""
+
+
 class OriginFailed(StampedeError):
     """The application failed, and a stale response may be served instead (RFC 5861, 4)."""
 
@@ -37,8 +44,13 @@ class Refusals:
         self.identities: set[bytes] = set()
         self.are_sure = False
         self._by_name = False
+        self._broken = 0
 
     def add(self, fetch: Fetch) -> None:
+        if fetch.refusal in BROKEN:
+            self._broken += 1
+            if self._broken < ENOUGH:
+                return
         if fetch.is_evidence:
             self._by_name = self._by_name or fetch.refusal in ABOUT_THE_CLIENT
             self.ordinary += fetch.requester.ordinary

@@ -140,6 +140,56 @@ async def test_an_exception_reaches_only_the_request_that_ran_into_it() -> None:
         assert sum(getattr(answer, "body", None) == b"fine" for answer in answers) == 4
 
 
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("begun", [False, True])
+async def test_one_broken_call_lets_one_more_request_call_and_not_all(processes: int, begun: bool) -> None:
+    app = App()
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        await app.go.wait()
+        if number == 1 and not begun:
+            raise LookupError("no answer")
+        await start(send, cached())
+        if number == 1:
+            raise LookupError("no end")
+        await send({"type": "http.response.body", "body": b"fine"})
+
+    app.handler = handler
+    app.go.clear()
+    async with Fleet(app, processes=processes) as fleet:
+        herd = fleet.herd(20)
+        await joined(fleet, 20)
+        app.go.set()
+        answers = await asyncio.gather(*herd, return_exceptions=True)
+        assert sum(isinstance(answer, BaseException) for answer in answers) == 1
+        assert sum(getattr(answer, "body", None) == b"fine" for answer in answers) == 19
+        assert app.calls == 2
+
+
+async def test_a_second_broken_call_in_a_row_lets_all_call() -> None:
+    app = App()
+
+    together = asyncio.Event()
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        await app.go.wait()
+        if app.open == 18:
+            together.set()
+        if number > 2:
+            await together.wait()
+        raise LookupError(f"no answer {number}")
+
+    app.handler = handler
+    app.go.clear()
+    async with Fleet(app) as fleet:
+        herd = fleet.herd(20)
+        await joined(fleet, 20)
+        app.go.set()
+        async with asyncio.timeout(20):
+            answers = await asyncio.gather(*herd, return_exceptions=True)
+        assert len({str(answer) for answer in answers}) == 20, "each has the error of its own call"
+
+
 async def test_the_leader_leaves_and_the_others_are_served_by_its_call() -> None:
     app = App()
     app.go.clear()
