@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 
 import hatch_build
 from scripts.api_snapshot import SNAPSHOT, changes, public_api
-from scripts.dist import NOT_FOR_USERS
+from scripts.dist import NOT_FOR_USERS, check_contents
 from scripts.extras import EXTRAS
 from scripts.interpreters import SUPPORTED
 from stampede_guard.deprecation import deprecated
@@ -68,6 +69,17 @@ def test_the_program_that_tries_an_extra_runs_here(extra: str, tmp_path: Path) -
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_wheel_holds_nothing_that_a_checker_of_wheels_would_refuse(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True, timeout=300)
+    (wheel,) = tmp_path.glob("*.whl")
+    check_contents(wheel)
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("stampede_guard/no-name.py", "")
+    with pytest.raises(SystemExit, match="no-name"):
+        check_contents(wheel)
 
 
 def test_every_place_that_lists_the_supported_pythons_lists_the_same() -> None:

@@ -1,1 +1,1 @@
-"""The command that delivers the outbox."""
+"""For Django, which looks here for commands of the outbox."""
