@@ -13,6 +13,7 @@ from bench.herd.modes import Mode
 from bench.herd.story import ABOUT, Story
 from bench.herd.table import FOOTNOTE, rows
 from stampede_guard.ops.fleet.lanes import drawn, panel_of
+from stampede_guard.ops.fleet.wording import counted
 
 __all__ = ["write_report"]
 
@@ -94,7 +95,8 @@ def _lanes(story: Story) -> str:
     herd = None if told is None else told.recording.herd
     if herd is None:
         return ""
-    words = f"{herd.callers} requests in {len(herd.lanes)} workers, {herd.computations} query"
+    queries = counted(herd.computations, "query", "queries")
+    words = f"{counted(herd.callers, 'request')} in {counted(len(herd.lanes), 'worker')}, {queries}"
     return (
         "<h2>One expiry from inside the workers (guard)</h2>"
         "<p>After the measured load, all users asked once more. Each worker told what it did, as it does for "

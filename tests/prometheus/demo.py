@@ -1,4 +1,4 @@
-"""The service of `make demo` on a small table, with users, and every fault that the metrics of a cache know.
+"""The service of `make demo` on a small, slow table, with users, and every fault that the metrics of a cache know.
 
 The faults are real: a locked table, cancelled queries, a server without memory, a server that is away.
 """
@@ -24,25 +24,46 @@ import pytest
 
 from bench.herd.database import MARK
 from bench.herd.postgres import PostgresServer
+from bench.herd.settings import AppSettings
 from bench.herd.valkey import ValkeyServer
 
-__all__ = ["Demo", "demo", "have_every_fault"]
+__all__ = ["WORKERS", "Demo", "demo", "have_every_fault"]
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = (ROOT / "bench" / "herd" / "seed.sql").read_text("utf-8")
-ROWS = 60_000
+ROWS = 1_000
+SLOW = """
+ALTER TABLE herd_items RENAME TO few_items;
+CREATE VIEW herd_items AS WITH slow AS MATERIALIZED (SELECT pg_sleep(0.2)) SELECT few_items.* FROM slow, few_items;
+"""
+"""Few rows for as long as many would take, because eight workers share the processors of a test with all else."""
 USERS = 16
 PAUSE = 0.05
+WORKERS = 8
+TTL = 0.5
 PATIENCE = 60.0
 
 
 class Demo(NamedTuple):
-    """`namespace`: of its cache, for commands."""
+    """`namespace`: of its cache, for commands. `resting`: set to send the users away."""
 
     url: str
     namespace: str
     database: PostgresServer
     redis: ValkeyServer
+    resting: threading.Event
+
+    @property
+    def settings(self) -> AppSettings:
+        """What its workers know."""
+        return AppSettings(
+            mode="guard",
+            database_url=self.database.url,
+            redis_url=self.redis.url,
+            namespace=self.namespace,
+            ttl=TTL,
+            stale_ttl=0.0,
+        )
 
     @property
     def port(self) -> int:
@@ -73,7 +94,7 @@ def demo() -> Iterator[Demo]:
     with PostgresServer() as database, ValkeyServer() as redis:
         asyncio.run(fill(database.url))
         process = subprocess.Popen(
-            [sys.executable, "-m", "bench.herd.serve", "--port", "0", "--ttl", "0.5"],
+            [sys.executable, "-m", "bench.herd.serve", "--port", "0", "--ttl", str(TTL)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,
@@ -87,7 +108,7 @@ def demo() -> Iterator[Demo]:
                 "STAMPEDE_GUARD_INLINE_BYTES": "1",
             },
         )
-        ended = threading.Event()
+        resting = threading.Event()
         users: list[threading.Thread] = []
         try:
             assert process.stdout is not None
@@ -101,12 +122,12 @@ def demo() -> Iterator[Demo]:
                 re.search(r"--namespace (\S+)$", said, re.M),
             )
             assert url is not None and namespace is not None, said
-            users = [threading.Thread(target=ask, args=(url[1], ended)) for _ in range(USERS)]
+            users = [threading.Thread(target=ask, args=(url[1], resting)) for _ in range(USERS)]
             for user in users:
                 user.start()
-            yield Demo(url[1], namespace[1], database, redis)
+            yield Demo(url[1], namespace[1], database, redis, resting)
         finally:
-            ended.set()
+            resting.set()
             for user in users:
                 user.join()
             process.send_signal(signal.SIGINT)
@@ -116,14 +137,15 @@ def demo() -> Iterator[Demo]:
 async def fill(url: str) -> None:
     connection = await asyncpg.connect(url)
     await connection.execute(SEED.replace("1400000", str(ROWS)).replace(":scored_percent", "80"))
+    await connection.execute(SLOW)
     await connection.close()
 
 
-def ask(url: str, ended: threading.Event) -> None:
+def ask(url: str, resting: threading.Event) -> None:
     """One user. Each has a connection of its own, so the kernel spreads them over the workers."""
     host = url.removeprefix("http://")
     connection = http.client.HTTPConnection(host, timeout=PATIENCE)
-    while not ended.wait(PAUSE):
+    while not resting.wait(PAUSE):
         try:
             connection.request("GET", "/quality")
             connection.getresponse().read()

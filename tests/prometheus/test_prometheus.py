@@ -17,10 +17,14 @@ from typing import Any
 import pytest
 import yaml
 
+from bench.herd.expiry import record_expiry
+from bench.herd.fleet import Fleet
+from bench.herd.report import write_report
 from scripts.dashboard import PANELS
+from tests.bench.test_report import story, told
 from tests.ops.dashboards.test_files import ALERTS, FOLDER, ROOT
 from tests.prometheus.daemon import ask, prometheus_with
-from tests.prometheus.demo import demo, have_every_fault
+from tests.prometheus.demo import WORKERS, Demo, demo, have_every_fault
 
 PATIENCE = 60.0
 DEMO, JOBS = "demo", "jobs"
@@ -107,17 +111,22 @@ def test_the_rules_are_well_formed() -> None:
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def shop() -> Iterator[Demo]:
+    with demo() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def prometheus(shop: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """It scrapes the demo's port, behind which are eight workers, and a process with leases and jobs."""
     command = [sys.executable, "-m", "tests.prometheus.fleet"]
     jobs = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert jobs.stdout is not None
     try:
-        with demo() as shop:
-            ports = {DEMO: [shop.port], JOBS: [int(jobs.stdout.readline())]}
-            with prometheus_with(tmp_path_factory.mktemp("prometheus"), ports) as url:
-                have_every_fault(shop)
-                yield url
+        ports = {DEMO: [shop.port], JOBS: [int(jobs.stdout.readline())]}
+        with prometheus_with(tmp_path_factory.mktemp("prometheus"), ports) as url:
+            have_every_fault(shop)
+            yield url
     finally:
         jobs.communicate(timeout=30)
 
@@ -169,3 +178,18 @@ def test_prometheus_evaluates_the_rules_without_an_error(prometheus: str) -> Non
     rules = [rule for group in groups for rule in group["rules"]]
     assert {rule["name"] for rule in rules} == {rule["alert"] for rule in ALERTS}
     assert {rule["health"] for rule in rules} <= {"ok", "unknown"}
+
+
+async def test_the_report_of_the_demo_has_a_lane_for_each_of_its_workers(shop: Demo, tmp_path: Path) -> None:
+    """The last test here, on the eight workers that run already: it sends their users away."""
+    shop.resting.set()
+    guard = told("guard", 1)
+    fleet = Fleet(shop.settings, WORKERS, port=shop.port)
+    guard.recording.herd = herd = await record_expiry(
+        shop.redis.url, shop.namespace, fleet, shop.settings.ttl
+    )
+    assert herd is not None
+    assert (herd.faults, herd.computations, len(herd.lanes)) == ((), 1, WORKERS)
+    write_report(story(told("local", 8), guard), tmp_path / "herd.html")
+    page = (tmp_path / "herd.html").read_text()
+    assert page.count('class="lane"') == WORKERS and "in 8 workers, 1 query" in page
