@@ -375,7 +375,8 @@ class Flow:
 
 def _opens(read: Access) -> bool:
     """`self.cache.read_data(name)`: a store of files that is named after its purpose."""
-    return words(read.helper)[:1] == ("read",)
+    said = words(read.helper)
+    return said[:1] == ("read",) and said[-1] in ("data", "file", "text", "bytes", "content")
 
 
 def _end(node: ast.AST, value: ast.AST | None = None) -> tuple[int, int]:

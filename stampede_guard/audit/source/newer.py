@@ -1,7 +1,7 @@
 """Blanks out syntax that is newer than the Python that runs the audit, if no rule needs it.
 
-Type parameters (PEP 695) become spaces and `type X = ...` becomes `X    = ...`, so every line and column stays. A
-file with even newer syntax is reported as skipped.
+Type parameters (PEP 695) become spaces and `type X = ...` becomes `X    = ...`, so every line and column stays.
+`fstrings` does the same for PEP 701. A file with even newer syntax is reported as skipped.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import ast
 import re
 import sys
 import warnings
+
+from stampede_guard.audit.source import fstrings
 
 _TYPE_PARAMETERS = re.compile(r"^([ \t]*(?:class|def|async[ \t]+def)[ \t]+\w+)(\[)", re.MULTILINE)
 _TYPE_ALIAS = re.compile(r"^([ \t]*)type([ \t]+\w+)(\[[^\]\n]*\])?([ \t]*=)", re.MULTILINE)
@@ -37,6 +39,7 @@ def _blank(source: str) -> str:
             end = _closing(source, found.start(2))
             source = source[: found.start(2)] + _spaces(source[found.start(2) : end]) + source[end:]
             found = _TYPE_PARAMETERS.search(source, end)
+        source = fstrings.older(source)
     if sys.version_info < (3, 14):
         source = _EXCEPT.sub(lambda m: f"{m[1]}({m[2]}){m[3]}", source)
     return source
