@@ -9,18 +9,24 @@ from typing import Any
 import pytest
 
 from bench.http.herds.origin import CASES
-from bench.http.herds.play import HERD, judged, play
+from bench.http.herds.play import HERD, judged, play, running
 from tests.http.suite.play import Answer
-from tests.http.suite.sockets import serving
 
 
 @pytest.mark.alone(reason="a herd of 200 requests in one moment")
 async def test_ours_does_what_each_case_says() -> None:
-    async with serving("uvicorn", app="bench.http.herds.origin:ours") as port:
+    async with running("ours", kills=False) as port:
         # Seconds are not judged here: a busy machine takes its time.
-        cases = [{**case, "within": 60} for case in CASES.values()]
+        cases = [{**case, "within": 60} for case in CASES.values() if "kills" not in case]
         played = await asyncio.gather(*(play(case, port) for case in cases))
     assert {one.id: one.wrong for one in played if one.wrong} == {}
+    assert next(one.calls for one in played if one.id == "broken-holder") == 2
+
+
+async def test_ours_survives_the_death_of_the_worker_that_computes() -> None:
+    async with running("ours", kills=True) as port:
+        played = await play({**CASES["killed-holder"], "within": 60}, port)
+    assert played.wrong == ""
 
 
 def answers(calls: list[int], *, status: int = 200, own: str = "") -> list[Answer]:

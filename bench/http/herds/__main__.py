@@ -1,4 +1,4 @@
-"""`python -m bench.http.herds`: ours, nginx and Varnish, case by case. Half a minute."""
+"""`python -m bench.http.herds`: ours, nginx and Varnish, case by case. A minute."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 from bench.http.herds.fronts import FRONTS, behind, program
 from bench.http.herds.origin import CASES
-from bench.http.herds.play import Herded, play
+from bench.http.herds.play import Herded, play, running
 from tests.http.suite.cases import OWN, read
 from tests.http.suite.play import Result
 from tests.http.suite.sockets import play_all, serving
@@ -17,13 +17,17 @@ _OURS = "ours"
 
 
 async def herds(cache: str) -> dict[str, Herded]:
-    application = "ours" if cache == _OURS else "make"
-    async with serving("uvicorn", app=f"bench.http.herds.origin:{application}") as port:
-        with contextlib.ExitStack() as stack:
-            front = (
-                port if cache == _OURS else await asyncio.to_thread(stack.enter_context, behind(cache, port))
-            )
-            played = await asyncio.gather(*(play(case, front) for case in CASES.values()))
+    played: list[Herded] = []
+    for kills in (False, True):
+        cases = [case for case in CASES.values() if ("kills" in case) is kills]
+        async with running("ours" if cache == _OURS else "make", kills=kills) as port:
+            with contextlib.ExitStack() as stack:
+                front = (
+                    port
+                    if cache == _OURS
+                    else await asyncio.to_thread(stack.enter_context, behind(cache, port))
+                )
+                played += await asyncio.gather(*(play(case, front) for case in cases))
     return {one.id: one for one in played}
 
 

@@ -4,45 +4,75 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CASES", "SECONDS", "make", "ours"]
+__all__ = ["CASES", "FOLDER", "SECONDS", "STORE", "WORKERS", "make", "ours"]
 
 CASES: dict[str, dict[str, Any]] = {
     case["id"]: case for case in json.loads(Path(__file__).with_name("cases.json").read_text("utf-8"))
 }
 SECONDS = 0.3
 """How long a call takes."""
+WORKERS = 2
+"""Of the application, for cases that kill one."""
+FOLDER = "HERDS_FOLDER"
+"""Names the folder in which the workers count together."""
+STORE = "HERDS_STORE"
+"""Names the URL of the store of our cache; memory without."""
+
+
+class Tally:
+    """Calls of the application by case, of all its workers: each is a byte of a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def begin(self, name: str) -> None:
+        (self._folder / name).write_bytes(b"")
+        (self._folder / f"{name}.begun").touch()
+
+    def has_begun(self, name: str) -> bool:
+        return (self._folder / f"{name}.begun").exists()
+
+    def add(self, name: str) -> int:
+        """The number of this call."""
+        with (self._folder / name).open("ab") as file:
+            file.write(b".")
+            return file.tell()
+
+    def count(self, name: str) -> int:
+        file = self._folder / name
+        return file.stat().st_size if file.exists() else 0
 
 
 class HerdOrigin:
     """`/herd/{id}` is a case. `/calls/{id}` is how often it was called. A PUT to `/herd/{id}` lets the herd begin."""
 
     def __init__(self) -> None:
-        self.calls: Counter[str] = Counter()
-        self.begun: set[str] = set()
+        self._tally = Tally(Path(os.environ[FOLDER]))
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
         kind, name = scope["path"].split("/")[1:3]
         if kind == "calls":
-            await _send(send, 200, [("Cache-Control", "no-store")], str(self.calls[name]).encode())
+            await _send(send, 200, [("Cache-Control", "no-store")], str(self._tally.count(name)).encode())
         elif kind == "begin":
-            self.begun.add(name)
-            self.calls[name] = 0
+            self._tally.begin(name)
             await _send(send, 200, [("Cache-Control", "no-store")], b"")
         else:
             await self._case(scope, send, CASES[name])
 
     async def _case(self, scope: Any, send: Any, case: dict[str, Any]) -> None:
-        self.calls[case["id"]] += 1
-        number = self.calls[case["id"]]
+        number = self._tally.add(case["id"])
         fields = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
         await asyncio.sleep(SECONDS)
-        begun = case["id"] in self.begun
+        begun = self._tally.has_begun(case["id"])
+        if begun and number <= case.get("kills", 0):
+            os.kill(os.getpid(), signal.SIGKILL)
         if begun and number <= case.get("breaks", 0):
             raise RuntimeError("the call breaks off, as the case says")
         status = case.get("herd_status", 200) if begun else 200
@@ -71,4 +101,5 @@ def make() -> Any:
 def ours() -> Any:
     from stampede_guard import StampedeGuard, StampedeMiddleware
 
-    return StampedeMiddleware(HerdOrigin(), guard=StampedeGuard.from_url("memory://", namespace="herds"))
+    store = os.environ.get(STORE, "memory://")
+    return StampedeMiddleware(HerdOrigin(), guard=StampedeGuard.from_url(store, namespace="herds"))

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
+from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
-from tests.http.suite.play import Answer
-from tests.http.suite.sockets import ask
+import h11
 
-__all__ = ["HERD", "Herded", "judged", "play"]
+from bench.herd import processes
+from bench.herd.valkey import ValkeyServer
+from bench.http.herds.origin import FOLDER, STORE, WORKERS
+from tests.http.suite.play import Answer
+from tests.http.suite.sockets import ask, serving
+
+__all__ = ["HERD", "Herded", "judged", "play", "running"]
 
 HERD = 20
 EXPIRY = 2.2
@@ -26,6 +33,20 @@ class Herded(NamedTuple):
     wrong: str
 
 
+@contextlib.asynccontextmanager
+async def running(application: str, *, kills: bool) -> AsyncIterator[int]:
+    """The port of `origin.ours` or `origin.make`. Where a case kills a worker there are two, and our cache is on a
+    server.
+    """
+    app, folder = f"bench.http.herds.origin:{application}", processes.temporary_directory("herds-")
+    variables = {FOLDER: str(folder)}
+    with ValkeyServer() if kills else contextlib.nullcontext() as server:
+        if server is not None:
+            variables[STORE] = server.url
+        async with serving("uvicorn", app=app, workers=WORKERS if kills else 1, **variables) as port:
+            yield port
+
+
 async def play(case: dict[str, Any], port: int) -> Herded:
     path = f"/herd/{case['id']}"
     fields = case.get("fields", [[]])
@@ -34,7 +55,9 @@ async def play(case: dict[str, Any], port: int) -> Herded:
         await asyncio.sleep(EXPIRY)
     await ask(port, "GET", f"/begin/{case['id']}", [], b"")
     began = time.monotonic()
-    asked = [_one(port, path, [tuple(pair) for pair in fields[n % len(fields)]]) for n in range(HERD)]
+    # As a browser does, and a proxy in front: a connection that dies with its worker is asked again on another one.
+    tries = 1 + case.get("kills", 0)
+    asked = [_one(port, path, [tuple(pair) for pair in fields[n % len(fields)]], tries) for n in range(HERD)]
     answers = await asyncio.gather(*asked)
     seconds = time.monotonic() - began
     await asyncio.sleep(EXPIRY / 2)
@@ -47,12 +70,15 @@ async def play(case: dict[str, Any], port: int) -> Herded:
     return Herded(case["id"], calls, seconds, wrong)
 
 
-async def _one(port: int, path: str, fields: list[tuple[str, str]]) -> Answer:
-    try:
-        async with asyncio.timeout(30):
-            return await ask(port, "GET", path, fields, b"")
-    except (OSError, TimeoutError) as error:
-        return Answer(0, [], repr(error).encode())
+async def _one(port: int, path: str, fields: list[tuple[str, str]], tries: int = 1) -> Answer:
+    answer = Answer(0, [], b"")
+    for _ in range(tries):
+        try:
+            async with asyncio.timeout(30):
+                return await ask(port, "GET", path, fields, b"")
+        except (OSError, TimeoutError, h11.RemoteProtocolError) as error:
+            answer = Answer(0, [], repr(error).encode())
+    return answer
 
 
 def judged(

@@ -24,7 +24,9 @@ AT_ONCE = 64
 
 
 @contextlib.asynccontextmanager
-async def serving(server: Server, *, app: str = APP, **variables: str) -> AsyncIterator[int]:
+async def serving(
+    server: Server, *, app: str = APP, workers: int = 1, **variables: str
+) -> AsyncIterator[int]:
     """The port on which it listens."""
     port = free_port()
     # Without --no-date-header uvicorn puts a Date of its own before that of the answer.
@@ -51,8 +53,9 @@ async def serving(server: Server, *, app: str = APP, **variables: str) -> AsyncI
             "critical",
         ],
     }
+    several = ["--workers", str(workers)] if workers > 1 else []
     environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
-    child = start([sys.executable, "-m", *commands[server]], env=environment, cwd=ROOT)
+    child = start([sys.executable, "-m", *commands[server], *several], env=environment, cwd=ROOT)
     try:
         async with asyncio.timeout(60):
             while not await _listens(port):
