@@ -11,6 +11,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Generator, Iterator
@@ -28,6 +29,7 @@ from bench.herd.valkey import ValkeyServer
 from tests.support.alone import Machine
 from tests.support.fixtures import guards_on
 from tests.support.order import dealt
+from tests.support.preloaded import Preloaded
 from tests.support.sendable import sendable
 from tests.support.traced import collecting, measured, without_children
 
@@ -39,6 +41,7 @@ hypothesis.settings.load_profile("busy")
 
 _MACHINE: pytest.StashKey[Machine] = pytest.StashKey()
 _SHARED: pytest.StashKey[Path] = pytest.StashKey()
+_PRELOADED: pytest.StashKey[Preloaded] = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,6 +55,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    """The workers are forked where that is safe with the frameworks that they have imported."""
+    if sys.platform == "linux":
+        config.stash[_PRELOADED] = Preloaded(config.invocation_params.args, specs)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """One directory for all workers."""
     stash: pytest.Stash = node.config.stash
@@ -61,6 +71,8 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    if _PRELOADED in config.stash:
+        config.stash[_PRELOADED].close()
     if _SHARED in config.stash:
         shutil.rmtree(config.stash[_SHARED], ignore_errors=True)
 

@@ -28,7 +28,7 @@ except ModuleNotFoundError:  # an environment without it measures nothing
 if TYPE_CHECKING:
     from coverage import Coverage
 
-__all__ = ["collecting", "measured", "without_children"]
+__all__ = ["collecting", "measured", "measured_imports", "without_children"]
 
 SECONDS = 0.1
 """Of computing, with the tracer."""
@@ -102,16 +102,29 @@ def collecting() -> Iterator[None]:
     if tracer is None:
         yield
         return
-    package = importlib.import_module("stampede_guard")
-    for module in pkgutil.walk_packages(package.__path__, "stampede_guard.", onerror=lambda name: None):
-        if not module.name.endswith("__main__") and module.name != MODELS:
-            with contextlib.suppress(ImportError):  # of what is not installed here
-                importlib.import_module(module.name)
+    _import_all()
     tracer.stop()
     try:
         yield
     finally:
         tracer.start()
+
+
+def measured_imports() -> None:
+    """As `collecting` does, in a process that has no use for its tracer afterwards, and may be forked."""
+    tracer = coverage.Coverage.current() if coverage is not None else None
+    if tracer is not None:
+        _import_all()
+        tracer.stop()
+        tracer.save()
+
+
+def _import_all() -> None:
+    package = importlib.import_module("stampede_guard")
+    for module in pkgutil.walk_packages(package.__path__, "stampede_guard.", onerror=lambda name: None):
+        if not module.name.endswith("__main__") and module.name != MODELS:
+            with contextlib.suppress(ImportError):  # of what is not installed here
+                importlib.import_module(module.name)
 
 
 @contextmanager
