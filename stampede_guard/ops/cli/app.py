@@ -10,6 +10,7 @@ import typer.main
 from stampede_guard import __version__
 from stampede_guard.api.environment import unknown_variables
 from stampede_guard.ops.cli.commands import COMMANDS, load
+from stampede_guard.ops.cli.saying import say
 from stampede_guard.ops.cli.suggesting import Suggesting
 
 __all__ = ["app"]
@@ -48,7 +49,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"stampede_guard {__version__}")
+        say(f"stampede_guard {__version__}")
         raise typer.Exit
 
 
@@ -60,4 +61,4 @@ def main(
 ) -> None:
     """Inspect and control a stampede_guard cache. Every command takes --help."""
     for sentence in unknown_variables():
-        typer.echo(f"stampede-guard: {sentence}", err=True)
+        say(f"stampede-guard: {sentence}", err=True)

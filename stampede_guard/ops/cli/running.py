@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
-import re
 import sys
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
@@ -16,6 +14,7 @@ from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from stampede_guard.errors import Misuse, StoreError
+from stampede_guard.ops.cli.saying import json_text, printable, say
 from stampede_guard.ops.cli.secrets import without_secrets
 
 if TYPE_CHECKING:
@@ -53,15 +52,15 @@ def run(
 def _fail(text: str, code: int, url: str | None, as_json: bool) -> int:
     text = without_secrets(text, url)
     if as_json:
-        typer.echo(json.dumps({"error": text}))
+        typer.echo(json_text({"error": text}))
     else:
-        typer.echo(f"stampede-guard: {text}", err=True)
+        say(f"stampede-guard: {text}", err=True)
     return code
 
 
 def answer(found: Any) -> None:
     """Prints JSON: dataclasses become objects, and bytes are left out."""
-    typer.echo(json.dumps(found, default=_plain, ensure_ascii=False, indent=2))
+    typer.echo(json_text(found, default=_plain, indent=2))
 
 
 def _plain(value: Any) -> Any:
@@ -85,14 +84,10 @@ def unreached(console: Console, *, url: str | None) -> list[dict[str, str]]:
 def warn_of(missing: list[dict[str, str]]) -> None:
     """Warns on standard error that the list is incomplete."""
     for one in missing:
-        typer.echo(
+        say(
             f"stampede-guard: {one['server']} did not answer, so its entries are missing here: {one['error']}",
             err=True,
         )
-
-
-_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
-"""Some of them would move the cursor, set the window's title or fill the clipboard."""
 
 
 class Screen(RichConsole):
@@ -100,7 +95,7 @@ class Screen(RichConsole):
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=_CONTROLS.sub("", segment.text))
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
 
 
 def screen() -> Screen:

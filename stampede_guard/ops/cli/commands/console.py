@@ -16,6 +16,7 @@ from stampede_guard.ops import console as pages
 from stampede_guard.ops.cli.clients import leases_at
 from stampede_guard.ops.cli.options import Namespace, Url, given
 from stampede_guard.ops.cli.running import run
+from stampede_guard.ops.cli.saying import say
 
 __all__ = ["register"]
 
@@ -78,7 +79,7 @@ def console(
                     timeout_graceful_shutdown=1,
                 )  # fmt: skip
                 logging.getLogger("stampede_guard").addHandler(logging.StreamHandler())
-                typer.echo(f"http://{shown}:{at}/?token={token}")
+                say(f"http://{shown}:{at}/?token={token}")
                 await uvicorn.Server(config).serve(sockets=[listener])
             await fleet.aclose()
         return 0

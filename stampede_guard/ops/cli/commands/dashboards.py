@@ -10,6 +10,7 @@ import typer
 
 from stampede_guard.errors import Misuse
 from stampede_guard.ops.cli.running import run
+from stampede_guard.ops.cli.saying import say
 
 __all__ = ["register"]
 
@@ -38,7 +39,7 @@ def dashboards(
         for name in FILES:
             text = (files("stampede_guard.ops") / "dashboards" / name).read_text("utf-8")
             (directory / name).write_text(text, "utf-8")
-            typer.echo(directory / name)
+            say(directory / name)
         return 0
 
     run(work)

@@ -9,6 +9,7 @@ import typer
 from stampede_guard.errors import StoreError
 from stampede_guard.ops.cli.options import Json, Namespace, Url, given
 from stampede_guard.ops.cli.running import FAILED, answer, run, screen
+from stampede_guard.ops.cli.saying import say
 from stampede_guard.ops.cli.secrets import shown, without_secrets
 from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.doctor import examine
@@ -79,4 +80,4 @@ def _show(findings: list[Diagnosis], url: str | None) -> None:
         table.add_row(finding.check, Text(finding.level, style=_STYLES[finding.level]), text)
     screen().print(table)
     counts = {level: sum(finding.level == level for finding in findings) for level in _STYLES}
-    typer.echo(", ".join(f"{count} {level}" for level, count in counts.items() if count))
+    say(", ".join(f"{count} {level}" for level, count in counts.items() if count))

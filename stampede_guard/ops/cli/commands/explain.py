@@ -8,6 +8,7 @@ import typer
 
 from stampede_guard.ops.cli.options import Json
 from stampede_guard.ops.cli.running import answer, run
+from stampede_guard.ops.cli.saying import say
 from stampede_guard.values.keys.explained import Explanation, explain_name
 
 __all__ = ["register"]
@@ -33,7 +34,7 @@ def explain(
             answer(explained)
         else:
             for line in _lines(explained):
-                typer.echo(line)
+                say(line)
         return 0
 
     run(work, as_json=as_json)

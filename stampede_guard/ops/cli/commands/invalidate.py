@@ -12,6 +12,7 @@ from stampede_guard.ops.cli.known import of_function, told_namespaces
 from stampede_guard.ops.cli.names import complete
 from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import FAILED, answer, run, unreached, warn_of
+from stampede_guard.ops.cli.saying import say
 from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.fleet.dropping import dropped
 
@@ -63,9 +64,7 @@ def invalidate(
         if as_json:
             answer({"invalidated": done, "failed": failed} | ({"unreached": missing} if missing else {}))
         else:
-            typer.echo(
-                f"{done} invalidated" + (f", {failed} failed: run the command again" if failed else "")
-            )
+            say(f"{done} invalidated" + (f", {failed} failed: run the command again" if failed else ""))
         warn_of(missing)
         return FAILED if failed or missing else 0
 

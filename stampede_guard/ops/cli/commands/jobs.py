@@ -20,6 +20,7 @@ from stampede_guard.leases.owner import called
 from stampede_guard.ops.cli.clients import LeasesUrl, leases_at, nobody
 from stampede_guard.ops.cli.options import Json, Namespace
 from stampede_guard.ops.cli.running import FAILED, answer, run, screen
+from stampede_guard.ops.cli.saying import say
 from stampede_guard.ops.cli.texts import seconds_text
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def listed(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Jso
         if as_json:
             answer({"jobs": [_as_json(view) for view in views]})
         elif not views:
-            typer.echo(f"No jobs {_elsewhere(namespace)}.")
+            say(f"No jobs {_elsewhere(namespace)}.")
         else:
             _table(views, client.prefix)
         return 0
@@ -109,7 +110,7 @@ def run_now(
             try:
                 view = await known.view(name)
                 if view is not None and view.paused_at:
-                    typer.echo(f"{name} is {_paused(view)}, and stays so: only this one run starts", err=True)
+                    say(f"{name} is {_paused(view)}, and stays so: only this one run starts", err=True)
                 ending = await known.run_now(name)
             finally:
                 # An interrupt ends the run, and not only the wait for it.
@@ -117,7 +118,7 @@ def run_now(
         if as_json:
             answer(ending)
         else:
-            typer.echo(f"{name}: {ending.outcome}{f': {ending.error}' if ending.error else ''}")
+            say(f"{name}: {ending.outcome}{f': {ending.error}' if ending.error else ''}")
         return 0 if ending.outcome == "completed" else FAILED
 
     run(work, as_json=as_json)
@@ -139,7 +140,7 @@ def pause(
             answer(_as_json(view))
         else:
             running = f"; {len(view.running)} still running" if view.running else ""
-            typer.echo(f"{name}: {_paused(view)}{running}")
+            say(f"{name}: {_paused(view)}{running}")
         return 0
 
     run(work, url=url, as_json=as_json)
@@ -157,9 +158,9 @@ def resume(
         if as_json:
             answer(_as_json(view))
         elif before is not None and before.paused_at:
-            typer.echo(f"{name}: resumed (was paused by {before.paused_by})")
+            say(f"{name}: resumed (was paused by {before.paused_by})")
         else:
-            typer.echo(f"{name}: was not paused")
+            say(f"{name}: was not paused")
         return 0
 
     run(work, url=url, as_json=as_json)
@@ -180,17 +181,15 @@ def check(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json
         else:
             if withheld is not None:
                 # This is not a failure: it ends by itself, and a probe must not restart anything for it.
-                typer.echo(
-                    f"nothing new starts for another {withheld.remaining:.0f} s: {withheld.why}", err=True
-                )
+                say(f"nothing new starts for another {withheld.remaining:.0f} s: {withheld.why}", err=True)
             for health in late:
                 last = f"; last error: {health.last_error}" if health.last_error else ""
-                typer.echo(f"overdue: {health}{last}")
+                say(f"overdue: {health}{last}")
             if not found:
                 # The namespace has a typing error, or a program never ran its lifespan. Both leave no other trace.
-                typer.echo(f"no worker ever registered a job {_elsewhere(namespace)}")
+                say(f"no worker ever registered a job {_elsewhere(namespace)}")
             elif not late:
-                typer.echo(f"{len(found)} {'job' if len(found) == 1 else 'jobs'}, none overdue")
+                say(f"{len(found)} {'job' if len(found) == 1 else 'jobs'}, none overdue")
         return 0 if found and not late else FAILED
 
     run(work, url=url, as_json=as_json)
@@ -209,7 +208,7 @@ def forget(
         if as_json:
             answer({"forgotten": name})
         else:
-            typer.echo(f"{name}: forgotten, with its history")
+            say(f"{name}: forgotten, with its history")
         return 0
 
     run(work, url=url, as_json=as_json)

@@ -12,6 +12,7 @@ from stampede_guard.ops.cli.known import told_namespaces
 from stampede_guard.ops.cli.names import holder_text, is_tag, state_of
 from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import FAILED, answer, run, screen, unreached, warn_of
+from stampede_guard.ops.cli.saying import say
 from stampede_guard.ops.cli.servers import console_at
 from stampede_guard.ops.cli.texts import bytes_text, seconds_text
 from stampede_guard.ops.fleet.wording import counted
@@ -68,13 +69,13 @@ def keys(
             entries = [_as_json(view, namespace) for view in views]
             answer({"entries": entries, "more": more} | ({"unreached": missing} if missing else {}))
         elif not views:
-            typer.echo(_nothing(namespace, pattern))
+            say(_nothing(namespace, pattern))
             if others:
-                typer.echo(others)
+                say(others)
         else:
             _show(views, namespace)
             if more:
-                typer.echo(f"There are more than {limit}: write a pattern, or a larger --limit.")
+                say(f"There are more than {limit}: write a pattern, or a larger --limit.")
         warn_of(missing)
         return FAILED if missing else 0
 

@@ -13,6 +13,7 @@ from stampede_guard.leases.owner import called
 from stampede_guard.ops.cli.clients import LeasesUrl, leases_at, nobody
 from stampede_guard.ops.cli.options import Json, Namespace
 from stampede_guard.ops.cli.running import FAILED, answer, run, screen
+from stampede_guard.ops.cli.saying import say
 from stampede_guard.ops.cli.texts import seconds_text
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def listed(
         if as_json:
             answer({"leases": [_as_json(view) for view in views]})
         elif not views:
-            typer.echo(
+            say(
                 f"No leases in namespace {namespace!r} (another one: --namespace, or $STAMPEDE_GUARD_NAMESPACE)."
             )
         else:
@@ -119,17 +120,15 @@ def release(
                 answer({"released": False, "token": done.token or None})
             else:
                 held = f"it is held under token {done.token}" if done.token else "nobody holds it"
-                typer.echo(f"{name}: nothing was done, because {held}", err=True)
+                say(f"{name}: nothing was done, because {held}", err=True)
             return FAILED
         if as_json:
             answer({"released": True, "at_once": now, "remaining": done.remaining})
         elif now:
-            typer.echo(
-                f"{name}: free. Warning: until its holder notices, two processes may act as its holder."
-            )
+            say(f"{name}: free. Warning: until its holder notices, two processes may act as its holder.")
         else:
             left = seconds_text(done.remaining)
-            typer.echo(
+            say(
                 f"{name}: its holder was asked to stop; the lease is free when it has stopped, in {left} at the latest"
             )
         return 0
@@ -188,7 +187,7 @@ def _one(view: LeaseView, audits: list[Audit], name: str) -> None:
     for audit in audits:
         how = "released at once" if audit.now else "asked for release"
         said.append(f"operator   {audit.by} {how}, token {audit.token}, {_time(audit.at)}")
-    typer.echo("\n".join(said))
+    say("\n".join(said))
 
 
 def _time(seconds: float) -> str:

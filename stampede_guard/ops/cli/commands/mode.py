@@ -11,6 +11,7 @@ from stampede_guard.errors import Misuse, StoreError, StoreRefused, StoreUnavail
 from stampede_guard.ops.cli.known import Known, functions_known
 from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import answer, run
+from stampede_guard.ops.cli.saying import say
 from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.cli.texts import parse_seconds, seconds_text
 from stampede_guard.ops.fleet.telling import tell_operator
@@ -83,7 +84,7 @@ def mode(
                 await session.switch(namespace, name, switch)
                 await _record(session, namespace, name, switch)
                 if not as_json:
-                    typer.echo(f"{_said(name, switch)}: {_told(running, namespace)}")
+                    say(f"{_said(name, switch)}: {_told(running, namespace)}")
             found = await session.switches(namespace)
             switches = {title: one for title, one in found.items() if title != WATCH_TITLE}
         if as_json:
@@ -117,9 +118,7 @@ async def _record(session: Session, namespace: str, name: str, switch: Switch | 
             said=_said(name, switch),
         )
     except StoreError as error:
-        typer.echo(
-            f"stampede-guard: the fleet's stream lacks a record of it: {type(error).__name__}", err=True
-        )
+        say(f"stampede-guard: the fleet's stream lacks a record of it: {type(error).__name__}", err=True)
 
 
 async def _nobody(url: str | None, namespace: str) -> str:
@@ -172,7 +171,7 @@ def _check(name: str, known: Known, namespace: str) -> None:
             "that has stored nothing yet, or whose entries have all expired, is switched with --force"
         )
     why = "there are no entries" if known.complete else "not all entries could be checked"
-    typer.echo(f"stampede-guard: {whose} ({why}): check the name", err=True)
+    say(f"stampede-guard: {whose} ({why}): check the name", err=True)
 
 
 def _said(name: str, switch: Switch | None) -> str:
@@ -189,9 +188,7 @@ def _as_json(switch: Switch) -> dict[str, object]:
 
 def _show(switches: Mapping[str, Switch], namespace: str) -> None:
     if not switches:
-        typer.echo(
-            f"No switches in namespace {namespace!r}: every function is in the mode that its process sets."
-        )
+        say(f"No switches in namespace {namespace!r}: every function is in the mode that its process sets.")
     for title, switch in sorted(switches.items()):
         ends = "until it is changed" if switch.left is None else f"for {seconds_text(switch.left)} more"
-        typer.echo(f"{title}  {switch}  {ends}")
+        say(f"{title}  {switch}  {ends}")

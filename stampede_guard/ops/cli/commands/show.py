@@ -10,6 +10,7 @@ from stampede_guard.errors import ComputeFailed
 from stampede_guard.ops.cli.names import complete, holder_text, is_tag, state_of
 from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import FAILED, answer, run
+from stampede_guard.ops.cli.saying import say
 from stampede_guard.ops.cli.servers import console_at
 from stampede_guard.ops.cli.texts import body_text, bytes_text, seconds_text
 from stampede_guard.values.failures import decode_failure
@@ -45,9 +46,9 @@ def show(
             answer(_as_json(view, value))
         elif view.exists:
             for line in _tag(view) if is_tag(full, namespace) else _lines(view, value):
-                typer.echo(line)
+                say(line)
         else:
-            typer.echo(f"{full}: nothing is stored.")
+            say(f"{full}: nothing is stored.")
         return 0 if view.exists else FAILED
 
     run(work, url=url, as_json=as_json)

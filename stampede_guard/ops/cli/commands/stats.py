@@ -11,6 +11,7 @@ from stampede_guard.errors import Misuse
 from stampede_guard.ops.cli.known import told_namespaces
 from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import FAILED, answer, run, screen, unreached, warn_of
+from stampede_guard.ops.cli.saying import say
 from stampede_guard.ops.cli.servers import console_at
 from stampede_guard.ops.cli.texts import parse_seconds, seconds_text
 from stampede_guard.stores.fleet.sums import FunctionSums
@@ -56,12 +57,12 @@ def stats(
             }
             answer(found | ({"unreached": missing} if missing else {}))
         elif not sums:
-            typer.echo(
+            say(
                 f"No sums of namespace {namespace!r} in the last {seconds_text(seconds)}. Processes publish them with "
                 "StampedeGuard(..., stats=True) or $STAMPEDE_GUARD_STATS=1."
             )
             if others:
-                typer.echo(others)
+                say(others)
         else:
             _show(sums, seconds)
         warn_of(missing)

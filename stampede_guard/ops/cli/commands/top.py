@@ -10,6 +10,7 @@ import typer
 
 from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import answer, run, screen
+from stampede_guard.ops.cli.saying import say
 from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.cli.texts import seconds_text
 from stampede_guard.ops.fleet.viewer import Viewer
@@ -62,7 +63,7 @@ def top(
         ):
             if once or as_json:
                 if not as_json:
-                    typer.echo(f"waiting for the first numbers of the fleet ({wait:g} s)...", err=True)
+                    say(f"waiting for the first numbers of the fleet ({wait:g} s)...", err=True)
                 await asyncio.sleep(wait)
                 seen, happened = await watch.look(), await watch.happened()
                 if as_json:

@@ -14,6 +14,7 @@ from stampede_guard.http.operating.purging import purge as purged
 from stampede_guard.ops.cli.known import told_namespaces
 from stampede_guard.ops.cli.options import Json, Namespace, Url, given
 from stampede_guard.ops.cli.running import FAILED, answer, run
+from stampede_guard.ops.cli.saying import say
 from stampede_guard.ops.cli.servers import console_at
 
 if TYPE_CHECKING:
@@ -68,9 +69,9 @@ def purge(
         if as_json:
             answer({"purged": told} | ({} if count is None else {"responses": count}))
         elif told != "done":
-            typer.echo("pending: the store is away, run the command again")
+            say("pending: the store is away, run the command again")
         else:
-            typer.echo(hint or _said(count))
+            say(hint or _said(count))
         return 0 if told == "done" else FAILED
 
     run(work, url=url, as_json=as_json)

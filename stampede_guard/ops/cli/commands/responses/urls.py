@@ -14,6 +14,7 @@ from stampede_guard.http.operating.listing import first_urls
 from stampede_guard.ops.cli.known import told_namespaces
 from stampede_guard.ops.cli.options import Json, Namespace, Url, given
 from stampede_guard.ops.cli.running import answer, run
+from stampede_guard.ops.cli.saying import say
 from stampede_guard.ops.cli.servers import console_at
 
 __all__ = ["register"]
@@ -61,11 +62,11 @@ def urls(
             return 0
         for one, count in found.items():
             # What a client has sent must not be read as commands by the operator's terminal.
-            typer.echo(f"{count:>7}  {quote(one, safe=_PRINTABLE)}")
+            say(f"{count:>7}  {quote(one, safe=_PRINTABLE)}")
         if more:
-            typer.echo(f"There are more than {limit}: write how they begin, or a larger --limit.")
+            say(f"There are more than {limit}: write how they begin, or a larger --limit.")
         if not found:
-            typer.echo(await _nothing(url, namespace, prefix))
+            say(await _nothing(url, namespace, prefix))
         return 0
 
     run(work, url=url, as_json=as_json)
