@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 from fastapi import APIRouter, FastAPI
+from starlette import routing
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
 
 from stampede_guard import Policy
 from stampede_guard.http.requests.routes import CacheRoute
@@ -239,6 +242,62 @@ async def test_templates_of_fastapi_are_known_by_the_whole_path_also_below_prefi
         scope = scope_of("GET", path, [])
         await app(scope, _no_message, _ignored)
         assert template_of(scope, path) == expected
+
+
+@pytest.mark.parametrize("tells", [True, False])
+async def test_templates_of_starlette_are_known_below_mounts_with_parameters(tells: bool) -> None:
+    """Old versions of Starlette do not put the route into the scope."""
+
+    async def page(request: Any) -> PlainTextResponse:
+        return PlainTextResponse("page")
+
+    inner = [routing.Route("/things/{id:int}", page), routing.Route("/all", page)]
+    app = Starlette(
+        routes=[
+            routing.Route("/items/{id}", page),
+            routing.Route("/items/me", page),
+            routing.Route("/about", page),
+            routing.Route("/same/{one}/{two}", page),
+            routing.Mount("/tenants/{tenant}", routes=inner),
+            routing.Mount("/mount", Starlette(routes=inner)),
+            routing.Mount("/files", PlainTextResponse("file")),
+        ]
+    )
+    found: dict[str, str | None] = {}
+    for path in (
+        "/items/7", "/about", "/same/1/2", "/same/1/1", "/tenants/a/things/7", "/tenants/7/things/7",
+        "/tenants/a/all", "/mount/things/007", "/mount/things/7", "/files/a/b", "/nowhere",
+    ):  # fmt: skip
+        scope = scope_of("GET", path, [])
+        await app(scope, _no_message, _ignored)
+        if not tells:
+            scope.pop("route", None)
+        found[path] = template_of(scope, path)
+    common = {
+        "/items/7": "/items/{id}",
+        "/about": "/about",
+        "/same/1/2": "/same/{one}/{two}",
+        "/tenants/a/things/7": "/tenants/{tenant}/things/{id}",
+        "/mount/things/7": "/mount/things/{id}",
+        "/files/a/b": None,
+        "/nowhere": None,
+    }
+    assert {path: found[path] for path in common} == common
+    others = {path: template for path, template in found.items() if path not in common}
+    if tells:
+        assert others == {
+            "/same/1/1": "/same/{one}/{two}",
+            "/tenants/7/things/7": "/tenants/{tenant}/things/{id}",
+            "/tenants/a/all": "/tenants/{tenant}/all",
+            "/mount/things/007": "/mount/things/{id}",
+        }
+    else:
+        assert others == {
+            "/same/1/1": None,
+            "/tenants/7/things/7": None,
+            "/tenants/a/all": "/tenants/{tenant}/all",
+            "/mount/things/007": None,
+        }
 
 
 async def _no_message() -> dict[str, Any]:

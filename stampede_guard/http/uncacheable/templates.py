@@ -6,7 +6,9 @@ A tree of path segments, as bounded as the application's routes. A literal segme
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import uuid
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from stampede_guard.http.requests.routes import Scope
@@ -18,6 +20,9 @@ MOST_TEMPLATES = 1024
 
 MOST_SEGMENTS = 8 * MOST_TEMPLATES
 """Of all templates together. A mount such as `/{tenant}` puts a text of clients into the templates below it."""
+
+_PLAIN = (str, int, uuid.UUID)
+"""Types of parameters whose text is what the path has. A float or a date may be spelt in several ways."""
 
 T = TypeVar("T")
 
@@ -75,17 +80,42 @@ class RouteTemplates(Generic[T]):
 
 
 def template_of(scope: Scope, path: str) -> str | None:
-    """The template of the route that has answered, with the prefix of its mounts. None if the framework tells none
-    (`scope["route"].path_format`, as FastAPI does), or if the path has other segments than the template.
+    """The template of the route that has answered, with the prefix of its mounts.
+
+    FastAPI and new versions of Starlette tell the route (`scope["route"].path_format`). Otherwise it is made from
+    `scope["path_params"]`. None if that is unclear, or if the path has other segments than the template.
     """
+    params = scope.get("path_params") or {}
     route: Any = scope.get("route")
     told = getattr(route, "path_format", None)
     if not isinstance(told, str):
-        return None
-    for template in (told, f"{scope.get('root_path') or ''}{told}"):
+        made = _from_params(scope, path, params)
+        return made if made is not None and _meets(made, path) else None
+    root = str(scope.get("root_path") or "")
+    of_mounts = {name: value for name, value in params.items() if f"{{{name}}}" not in told}
+    # A mount such as `/{tenant}` puts its own parameters into the root path.
+    for template in (told, f"{(root and _generalised(root, of_mounts)) or root}{told}"):
         if _meets(template, path):
             return template
     return None
+
+
+def _from_params(scope: Scope, path: str, params: Mapping[str, Any]) -> str | None:
+    if params:
+        return _generalised(path, params)
+    # A literal route. What is mounted answers paths that clients choose, and is no function or has a root path.
+    return path if inspect.isroutine(scope.get("endpoint")) and not scope.get("root_path") else None
+
+
+def _generalised(path: str, params: Mapping[str, Any]) -> str | None:
+    """The path with the names of these parameters in place of their values; None if their places are unclear."""
+    segments = path.split("/")
+    for name, value in params.items():
+        text = str(value) if isinstance(value, _PLAIN) else ""
+        if not text or segments.count(text) != 1:
+            return None
+        segments[segments.index(text)] = f"{{{name}}}"
+    return "/".join(segments)
 
 
 def _meets(template: str, path: str) -> bool:
