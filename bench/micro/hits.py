@@ -3,7 +3,8 @@
 64 at once have two forms, because asyncio itself takes a share of the first. In a *burst* they are gathered: 64 new
 tasks, as in `await asyncio.gather(*map(f, ...))`. To make and end a task costs about 3 us, whatever it does. In a
 *steady* stream the 64 callers exist, like the connections of a server, and call again and again. The rows named
-"floor" show the cost that remains if store, key and guard cost nothing: futures without a store, and decoding.
+"floor" show the cost that remains if key and guard cost nothing: one bare GET for all, futures and decoding, and then
+the same without a store (`bench.micro.floors`).
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from bench.micro.floors import NoStore, OneGet
 from bench.micro.row import Row, speed
 from bench.micro.value import VALUE, VALUE_AS_JSON
 from stampede_guard import StampedeGuard
-from stampede_guard.values.codec import codec_for
 
 __all__ = ["HitSizes", "measure_hits"]
 
@@ -41,8 +42,9 @@ async def measure_hits(url: str, sizes: HitSizes, *, loop_name: str, step: Calla
     """`step` is called after each repetition."""
     guard = StampedeGuard.from_url(url, namespace=f"micro-{loop_name}")
     client = Redis.from_url(url)
+    one_get = await OneGet.on(url, "micro:0")
     try:
-        arms = await _arms(guard, client, sizes)
+        arms = await _arms(guard, client, one_get, sizes)
         seconds: dict[str, list[float]] = {name: [] for name in arms}
         for repetition in range(sizes.repetitions + 1):
             for name, (arm, calls) in arms.items():
@@ -53,11 +55,14 @@ async def measure_hits(url: str, sizes: HitSizes, *, loop_name: str, step: Calla
             step()
         return _rows(seconds, loop_name)
     finally:
+        one_get.close()
         await guard.aclose()
         await client.aclose()
 
 
-async def _arms(guard: StampedeGuard, client: Redis, sizes: HitSizes) -> dict[str, tuple[Arm, int]]:
+async def _arms(
+    guard: StampedeGuard, client: Redis, one_get: OneGet, sizes: HitSizes
+) -> dict[str, tuple[Arm, int]]:
     """Each arm and how many calls it makes."""
 
     @guard.locked_cache(ttl=3600)
@@ -81,10 +86,12 @@ async def _arms(guard: StampedeGuard, client: Redis, sizes: HitSizes) -> dict[st
         "distinct burst": (_bursts(cached, distinct, sizes.rounds), at_once),
         "bare hot burst": (_bursts(bare, hot, sizes.rounds), at_once),
         "hot burst": (_bursts(cached, hot, sizes.rounds), at_once),
-        "hot burst floor": (_floor_of_bursts(sizes.rounds), at_once),
+        "hot burst get": (_bursts(one_get.call, hot, sizes.rounds), at_once),
+        "hot burst floor": (_bursts(NoStore().call, hot, sizes.rounds), at_once),
         "bare hot steady": (_steady(bare, hot, sizes.rounds), at_once),
         "hot steady": (_steady(cached, hot, sizes.rounds), at_once),
-        "hot steady floor": (_floor_of_steady(sizes.rounds), at_once),
+        "hot steady get": (_steady(one_get.call, hot, sizes.rounds), at_once),
+        "hot steady floor": (_steady(NoStore().call, hot, sizes.rounds), at_once),
     }
 
 
@@ -115,37 +122,6 @@ def _steady(call: Call, numbers: Iterable[int], rounds: int) -> Arm:
     return arm
 
 
-class _NoStore:
-    """Answers all reads of one turn of the loop in the next turn but one, with bytes that it already has."""
-
-    def __init__(self) -> None:
-        codec = codec_for(Any)
-        self._loop = asyncio.get_running_loop()
-        self._decode = codec.decode
-        self._body = codec.encode(VALUE)
-        self._waiting: list[asyncio.Future[bytes]] = []
-
-    async def call(self, number: int) -> Any:
-        future: asyncio.Future[bytes] = asyncio.Future(loop=self._loop)
-        if not self._waiting:
-            self._loop.call_soon(self._loop.call_soon, self._answer)
-        self._waiting.append(future)
-        return self._decode(await future)
-
-    def _answer(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            future.set_result(self._body)
-
-
-def _floor_of_bursts(rounds: int) -> Arm:
-    return _bursts(_NoStore().call, [0] * CALLERS, rounds)
-
-
-def _floor_of_steady(rounds: int) -> Arm:
-    return _steady(_NoStore().call, [0] * CALLERS, rounds)
-
-
 def _rows(seconds: dict[str, list[float]], loop_name: str) -> list[Row]:
     def row(name: str, work: str, ours: str, baseline: str, target: float | None) -> Row:
         return speed(
@@ -160,7 +136,21 @@ def _rows(seconds: dict[str, list[float]], loop_name: str) -> list[Row]:
         row("sequential", "hits one after the other", "sequential", "bare sequential", 0.85),
         row("distinct_burst", "64 at once, distinct keys", "distinct burst", "bare distinct burst", 5),
         row("hot_steady", "64 callers, one hot key", "hot steady", "bare hot steady", 15),
+        row(
+            "hot_steady_get_floor",
+            "  floor: one GET for all, no guard",
+            "hot steady get",
+            "bare hot steady",
+            None,
+        ),
         row("hot_steady_floor", "  floor: no store, no guard", "hot steady floor", "bare hot steady", None),
         row("hot_burst", "64 gathered anew, one hot key", "hot burst", "bare hot burst", 15),
+        row(
+            "hot_burst_get_floor",
+            "  floor: one GET for all, no guard",
+            "hot burst get",
+            "bare hot burst",
+            None,
+        ),
         row("hot_burst_floor", "  floor: no store, no guard", "hot burst floor", "bare hot burst", None),
     ]

@@ -18,7 +18,10 @@ from bench.micro.row import Row, speed
 from bench.micro.table import terminal_table
 from bench.micro.value import VALUE_AS_JSON
 
-HITS = ("sequential", "distinct_burst", "hot_steady", "hot_steady_floor", "hot_burst", "hot_burst_floor")
+HITS = (
+    "sequential", "distinct_burst", "hot_steady", "hot_steady_get_floor", "hot_steady_floor",
+    "hot_burst", "hot_burst_get_floor", "hot_burst_floor",
+)  # fmt: skip
 
 NEAR = ("near_number", "near_dictionary", "near_floor")
 
