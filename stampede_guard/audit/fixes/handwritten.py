@@ -61,9 +61,9 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
         raise NoFix("it computes what its argument says: it is itself the cache")
     keyed = _keyed(module, fill) if fill.function.cls is None else None
     own, replaced = ("", set[str]()) if keyed is not None else _own_key(module, fill)
-    verdict = judge(
-        module, fill.function, is_route=any(map(is_route, node.decorator_list)), own_key=bool(own)
-    )
+    left_out = [a.arg for a in fill.function.arguments if keyed is not None and a.arg not in keyed]
+    route = any(map(is_route, node.decorator_list))
+    verdict = judge(module, fill.function, is_route=route, own_key=bool(own), left_out=left_out)
     if not verdict.possible:
         raise NoFix(verdict.why)
     if own and is_query(fill.function, fill.write.value):
@@ -78,7 +78,6 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
         reasons.append("it computes in a thread of the guard: thread-locals of its caller are missing there")
     if lifetime is None:
         reasons.append(f"it has no lifetime: {GUESSED} seconds are a guess")
-    left_out = [a.arg for a in fill.function.arguments if keyed is not None and a.arg not in keyed]
     said = [f"ttl={lifetime.code if lifetime else GUESSED}", *([unkeyed(left_out)] if left_out else [])]
     said += [own] if own else []
     edits: list[Edit] = [Decorate(Span.of(node), f"{name.code}({', '.join(said)})"), *name.imports]
@@ -356,7 +355,7 @@ def of_the_definition(module: Module, hit: Violation) -> FixPlan | None:
         "all decorated functions get new keys: every parameter must be a valid key part",
         _ELSEWHERE,
     ]
-    return FixPlan(edits=edits, reasons=tuple(reasons))
+    return FixPlan(edits=edits, reasons=tuple(reasons), key=_said(fill))
 
 
 def _parameters_used(fill: Fill, own: set[str]) -> set[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from stampede_guard.audit.source.model import Function, Module
@@ -52,8 +52,17 @@ class Cacheability:
         self.possible, self.why = False, self.why or why
 
 
-def judge(module: Module, function: Function, *, is_route: bool, own_key: bool = False) -> Cacheability:
-    """With a key of its own, parameters need not be key parts, and a method's object is in the key if it decides."""
+def judge(
+    module: Module,
+    function: Function,
+    *,
+    is_route: bool,
+    own_key: bool = False,
+    left_out: Collection[str] = (),
+) -> Cacheability:
+    """With a key of its own, parameters need not be key parts, and a method's object is in the key if it decides.
+    `left_out` were in no key before, and become `unkeyed`, so they may be of any class.
+    """
     verdict = Cacheability()
     if (function.cls is not None and not own_key) or _yields(function.node):
         verdict.refuse(
@@ -63,7 +72,9 @@ def judge(module: Module, function: Function, *, is_route: bool, own_key: bool =
     if function.outer is not None and not is_route:
         verdict.reasons.append("each call of the enclosing function defines it again")
     for argument in function.arguments:
-        if not own_key:
+        if argument.arg in left_out and _may_be_left_out(function, argument):
+            verdict.of_parameters.append(f"{argument.arg} is not part of the key, as before")
+        elif not own_key:
             _judge_parameter(module, function, argument, verdict, is_route=is_route)
         elif last(path(_bare(argument.annotation))) in _ONE_CALLERS:
             verdict.refuse(f"{argument.arg} belongs to one caller")
@@ -71,6 +82,11 @@ def judge(module: Module, function: Function, *, is_route: bool, own_key: bool =
     if any(_reads_context(module, call, function) for call in function.calls):
         verdict.reasons.append("it reads a ContextVar: name it in context=, or all callers share one value")
     return verdict
+
+
+def _may_be_left_out(function: Function, argument: ast.arg) -> bool:
+    kind = last(path(_bare(argument.annotation)))
+    return not (kind in _ONE_CALLERS or kind.endswith("Request") or _depends(function, argument))
 
 
 def may_be_none(function: Function) -> bool:

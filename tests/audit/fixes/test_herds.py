@@ -31,6 +31,13 @@ from tests.support.titles import titled
 
 CALLERS, WORKERS = 24, 8
 _SOMEBODY = object()
+
+
+class Ledger:
+    async def total(self, day: int) -> str:
+        return str(await computing.compute(day))
+
+
 # Case, function, arguments.
 HERDS: list[tuple[str, str, tuple[Any, ...]]] = [
     ("SG101-safe-endpoints", "quality", (7,)),
@@ -53,6 +60,7 @@ HERDS: list[tuple[str, str, tuple[Any, ...]]] = [
     ("SG201-unsafe-in_the_branch", "total", ()),
     ("SG201-unsafe-in_the_branch", "lines", (7,)),
     ("SG201-unsafe-own_keys", "of_day", (SimpleNamespace(number=7),)),
+    ("SG201-unsafe-own_keys", "booked", (Ledger(), 7)),
     ("SG201-unsafe-own_keys", "today", ()),
     ("SG201-unsafe-own_keys", "shop.sales", (7,)),
     ("SG201-unsafe-own_keys", "shop.stock", ()),

@@ -21,6 +21,17 @@ async def of_day(day: Day, db: object = None) -> str:
     return known
 
 
+class Ledger:
+    async def total(self, day: int) -> str:
+        return str(await compute(day))
+
+
+@locked_cache(ttl=60, unkeyed=("ledger",))
+async def booked(ledger: Ledger, day: int) -> str:
+    found = await ledger.total(day)
+    return found
+
+
 @locked_cache(ttl=60, key=lambda: f"orders:{date.today()}")
 async def today() -> int:
     value = await compute()

@@ -23,6 +23,20 @@ async def of_day(day: Day, db: object = None) -> str:
     return known
 
 
+class Ledger:
+    async def total(self, day: int) -> str:
+        return str(await compute(day))
+
+
+async def booked(ledger: Ledger, day: int) -> str:
+    known = await redis.get(f"booked:{day}")
+    if known is not None:
+        return known.decode()
+    found = await ledger.total(day)
+    await redis.set(f"booked:{day}", found, ex=60)
+    return found
+
+
 async def today() -> int:
     key = f"orders:{date.today()}"
     cached = await redis.get(key)
