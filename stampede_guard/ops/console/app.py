@@ -160,7 +160,14 @@ class ConsoleApp:
         template = "trouble.html" if data is None else f"{screen.name}.html"
         text = rendered("page.html", page, content=template, trouble=trouble, **(data or {}))
         response = HTMLResponse(text, status)
-        response.set_cookie(COOKIE, session, path=page.base or "/", httponly=True, samesite="strict")
+        response.set_cookie(
+            COOKIE,
+            session,
+            path=page.base or "/",
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
         return response
 
     async def _json(self, screen: ConsoleScreen, request: Request) -> Response:

@@ -91,3 +91,13 @@ async def test_a_page_that_is_not_in_the_menu_marks_the_page_that_leads_to_it(br
 async def test_a_plain_string_of_actions_is_refused_with_the_words_to_write(guard: StampedeGuard) -> None:
     with pytest.raises(Misuse, match=re.escape("actions='mode': write actions=('mode',)")):
         guard.console(actions="mode")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_the_cookie_of_a_page_that_came_encrypted_never_travels_in_plain_text(
+    browser: Browser, scheme: str
+) -> None:
+    browser.base_url = f"{scheme}://console.test"  # type: ignore[assignment]
+    cookie = (await browser.see()).headers["set-cookie"]
+    assert ("Secure" in cookie) is (scheme == "https")
+    assert "HttpOnly" in cookie and "SameSite=strict" in cookie and "Path=/ops" in cookie
