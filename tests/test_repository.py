@@ -174,7 +174,9 @@ def test_tests_name_private_attributes_of_the_guard_in_one_file_only() -> None:
 DOORS = {
     "engine": {"serve", "refresh", "peek", "set", "invalidate", "invalidate_tag", "watch", "within", "aclose", "close"},
     "hits": {"near", "near_finder", "ask", "ask_all", "hit", "found", "unread"},
-    "modes": {"of", "of_caller", "samples", "of_all", "set_program", "bypassed", "bypassed_by", "shadow_report"},
+    "modes": {
+        "of", "of_caller", "samples", "of_all", "set_program", "switch", "bypassed", "bypassed_by", "shadow_report",
+    },
     "runs": {"in_thread", "batch", "compare_many", "compare_plain"},
     "judged": {
         "read", "compute", "put", "may_refresh", "refresh_behind", "last_seen", "is_computing", "replaced", "is_away",

@@ -38,6 +38,7 @@ from stampede_guard.api.types import (
     ManyDecorator,
     Opened,
 )
+from stampede_guard.durations import Duration
 from stampede_guard.engine.engine import Engine, ShadowCounts, StoreHealth
 from stampede_guard.engine.hooks import Hooks
 from stampede_guard.errors import Misuse
@@ -220,6 +221,26 @@ class StampedeGuard(KeyedValues):
                 "a tenant's guard has the mode of its outer guard: set the mode there, or on a function"
             )
         self.engine.modes.set_program(mode)
+
+    async def switch_mode(
+        self,
+        function: str,
+        mode: Mode | None,
+        *,
+        sample: float | None = None,
+        lasting: Duration | None = None,
+        by: str = "switch_mode",
+    ) -> int:
+        """Switch a function, by its name, or `"*"` for all, in the whole running fleet, as `stampede-guard mode` does.
+
+        It comes before the modes that the program and the environment of each process set. None removes the switch.
+        `sample`: with `on` and `shadow`, the share of keys. `lasting`: seconds, or `"30m"`; None: until it is changed.
+        `by`: who, for the console. Returns how many connections heard of it; the others read it within about five
+        seconds. With `memory://`, the fleet is this process. Raises `Misuse`, `PolicyError` and `StoreError`.
+        """
+        if self._outer is not None:
+            raise Misuse("a tenant's guard has the switches of its outer guard: call switch_mode there")
+        return await self.engine.modes.switch(function, mode, sample=sample, lasting=lasting, by=by)
 
     def shadow_report(self) -> dict[str, ShadowCounts]:
         """Results of mode `shadow` in this process, by function. See

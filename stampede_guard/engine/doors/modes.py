@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from stampede_guard.engine.modes.modes import checked_switch
 from stampede_guard.engine.modes.sample import sampled
 from stampede_guard.engine.modes.shadow import ShadowCounts
+from stampede_guard.errors import StoreError
+from stampede_guard.stores.fleet.telling import tell_operator
 
 if TYPE_CHECKING:
+    from stampede_guard.durations import Duration
     from stampede_guard.engine.loops.event_loops import Runtimes
     from stampede_guard.engine.modes.resolver import ModeResolver
     from stampede_guard.engine.plan import Plan, Standing
@@ -64,6 +68,19 @@ class ModesDoor:
     def set_program(self, mode: Mode | None) -> None:
         """The program's own setting. Raises `PolicyError`."""
         self.resolver.set_program(mode)
+
+    async def switch(
+        self, title: str, mode: Mode | None, *, sample: float | None, lasting: Duration | None, by: str
+    ) -> int:
+        """Set a switch of the whole fleet; None removes it. How many sessions heard of it. Raises `StoreError`."""
+        switch = checked_switch(title, mode, sample=sample, lasting=lasting)
+        session, namespace = self._runtimes.here().session, self._prefix.removesuffix(":")
+        told = await session.switch(namespace, title, switch)
+        said = f"{title} {'has its own mode again' if switch is None else f'is in mode {switch}'}"
+        # The switch is set, also if nobody can read who did it.
+        with contextlib.suppress(StoreError):
+            await tell_operator(session, namespace, what="mode", function=title, user=by, said=said)
+        return told
 
     @contextlib.contextmanager
     def bypassed(self) -> Iterator[None]:

@@ -17,16 +17,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
+from stampede_guard.durations import advice, seconds
 from stampede_guard.engine.plan import UNSETTLED, Plan, Standing
-from stampede_guard.errors import PolicyError
+from stampede_guard.errors import Misuse, PolicyError
 from stampede_guard.policy import Mode
 from stampede_guard.stores.switch import EVERYTHING, LONGEST_TITLE, MOST_SWITCHES, Switch
 
-__all__ = ["MODES_VARIABLE", "MODE_VARIABLE", "Modes", "checked_mode", "modes_from_environment"]
+__all__ = [
+    "MODES_VARIABLE",
+    "MODE_VARIABLE",
+    "Modes",
+    "checked_mode",
+    "checked_switch",
+    "modes_from_environment",
+]
 
 MODE_VARIABLE = "STAMPEDE_GUARD_MODE"
 MODES_VARIABLE = "STAMPEDE_GUARD_MODES"
 
+LONGEST_SWITCH = 366 * 86_400.0
+"""Seconds that a switch of the fleet may last."""
 _MODES = ", ".join(get_args(Mode))
 
 
@@ -79,6 +89,33 @@ def checked_mode(mode: Any) -> Mode | None:
         raise PolicyError("mode", mode, f"it must be None or one of {_MODES}")
     result: Mode | None = mode
     return result
+
+
+def checked_switch(title: Any, mode: Any, *, sample: Any, lasting: Any) -> Switch | None:
+    """A switch of the fleet; None removes one. Raises `Misuse` and `PolicyError`."""
+    # Other names with this sign have a meaning of their own.
+    if not isinstance(title, str) or (title.startswith(EVERYTHING) and title != EVERYTHING):
+        raise Misuse(f"function={title!r}: write the name of a function, or {EVERYTHING!r} for all")
+    if not 0 < len(title) <= LONGEST_TITLE:
+        raise Misuse(f"a function's name has 1 to {LONGEST_TITLE} characters, not {len(title)}")
+    given = checked_mode(mode)
+    if given is None:
+        if sample is not None or lasting is not None:
+            raise Misuse("sample= and lasting= do not go with mode=None, which removes the switch")
+        return None
+    if sample is not None:
+        if given not in ("on", "shadow"):
+            raise Misuse(f"sample= goes with the modes on and shadow, not with {given}")
+        if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 <= sample <= 1:
+            raise PolicyError("sample", sample, "it must be a share from 0 to 1")
+    left = seconds(lasting)
+    if left is not None and (
+        isinstance(left, bool) or not isinstance(left, int | float) or not 1 <= left <= LONGEST_SWITCH
+    ):
+        raise PolicyError(
+            "lasting", lasting, f"it must be 1 s to {LONGEST_SWITCH / 86_400:.0f} d{advice(lasting)}"
+        )
+    return Switch(given, sample, left)
 
 
 def modes_from_environment() -> Modes:

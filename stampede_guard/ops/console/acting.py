@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.ops.console.screen import Action, checked
-from stampede_guard.ops.fleet.telling import tell_operator
+from stampede_guard.stores.fleet.telling import tell_operator
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -14,7 +14,7 @@ from stampede_guard.ops.cli.running import answer, run
 from stampede_guard.ops.cli.saying import say
 from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.cli.texts import parse_seconds, seconds_text
-from stampede_guard.ops.fleet.telling import tell_operator
+from stampede_guard.stores.fleet.telling import tell_operator
 from stampede_guard.stores.switch import EVERYTHING, LONGEST_TITLE, WATCH_TITLE, Switch
 
 if TYPE_CHECKING:
