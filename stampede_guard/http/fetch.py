@@ -394,7 +394,7 @@ class Fetch:
         return self._refuse(exchange, "method", personal=True)
 
 
-_OF_ONE_CLIENT = ("authorization", "credentials", "private", "set-cookie", "no-store", "status")
 ELSEWHERE = "no-vary-search"
+_OF_ONE_CLIENT = ("authorization", "credentials", "private", "set-cookie", "no-store", "status", ELSEWHERE)
 _UNWIND_SECONDS = 1.0
 """Seconds that a cancelled application may take to end before its request does."""

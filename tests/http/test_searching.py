@@ -171,11 +171,13 @@ async def test_another_rule_serves_no_query_under_the_old_one() -> None:
         assert hit(await fleet.get("/p?a=2&b=1", process=1))
         fleet.clock.advance(61)
         app.headers = cached(no_vary_search='params=("b")')
-        await fleet.get("/p?a=1&b=1")
+        for number in range(MOST_STRAYS):
+            assert not hit(await fleet.get(f"/p?a={number}&b=x"))
+        for number in range(MOST_STRAYS):
+            assert not hit(await fleet.get(f"/p?a={number}&b=y{number}", process=1))
         await fleet.get("/p?a=1&b=2")
         assert hit(await fleet.get("/p?a=1&b=3"))
         assert not hit(await fleet.get("/p?a=2&b=1"))
-        await fleet.get("/p?a=5&b=1", process=1)
         assert hit(await fleet.get("/p?a=1&b=4", process=1))
 
 
@@ -191,6 +193,54 @@ async def test_a_path_that_lost_its_rule_is_cached_by_url_again() -> None:
         assert hit(await fleet.get("/a?id=new"))
         assert not hit(await fleet.get("/a?id=new&utm=1"))
         assert hit(await fleet.get("/a?id=new", process=1))
+
+
+@pytest.mark.parametrize("field", [{}, {"no_vary_search": 'params=("zzz")'}])
+async def test_a_client_cannot_take_the_rule_of_a_hot_path_away(field: dict[str, str]) -> None:
+    app = told_by({"evil": cached(**field), "": cached(no_vary_search='except=("id")')})
+    async with Fleet(app) as fleet:
+        await fleet.get("/a?id=1")
+        before = app.calls
+        for number in range(3 * MOST_STRAYS):
+            await fleet.get(f"/a?id=evil{number}")
+            assert hit(await fleet.get(f"/a?id=1&utm={number}")), number
+        assert app.calls == before + 3 * MOST_STRAYS
+
+
+async def test_one_stray_response_does_not_end_the_sharing_of_equal_queries() -> None:
+    app = told_by({"evil": cached(), "": cached(no_vary_search="except=()")})
+    async with Fleet(app) as fleet:
+        await fleet.get("/a?id=1")
+        fleet.clock.advance(61)
+        assert not hit(await fleet.get("/a?evil"))
+        assert not hit(await fleet.get("/a?id=2"))
+        for number in (3, 4):
+            assert hit(await fleet.get(f"/a?id={number}"))
+        assert app.calls == 3
+
+
+async def test_a_head_without_the_rule_takes_nothing_away() -> None:
+    app = told_by({"evil": cached(etag='"2"'), "": cached(etag='"1"', no_vary_search="except=()")})
+    async with Fleet(app) as fleet:
+        for number in (1, 2):
+            await fleet.get(f"/a?id={number}")
+            fleet.clock.advance(61)
+        await fleet.get("/a?evil", method="HEAD")
+        await fleet.get("/a?id=3")
+        assert (b"if-none-match", b'"1"') in app.scopes[-1]["headers"], "the stored response is still there"
+
+
+async def test_a_query_that_is_long_when_spelt_has_a_short_name() -> None:
+    app = App(cached(no_vary_search="key-order"))
+    async with Fleet(app) as fleet:
+        await fleet.get("/a?x=1")
+        for number in (1, 2):
+            long = "(" * 7000 + str(number)
+            await fleet.get(f"/a?x={long}")
+            assert hit(await fleet.get(f"/a?&x={long}"))
+        names = [name for name in fleet.guards[0].engine.store.servers.names() if ":n:" in name]
+        assert max(map(len, names)) < 200
+        assert app.calls == 3
 
 
 async def test_a_304_with_another_rule_renews_nothing_under_the_old_one() -> None:

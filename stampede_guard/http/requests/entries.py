@@ -123,6 +123,9 @@ def base_name(
     query = target.query if route is None else selected(target.query, route)
     if rule is not None:
         query = simplified(query, rule) if rule else ""
+        if len(query) > _LONGEST:
+            # It is spelt with more percent signs than the URL. No query has this form.
+            query = f"~{digest(query)}"
     text = escape(f"{target.scheme}://{target.host}{target.path}") + "?" + (escape(query) if query else "")
     own = f"{digest(part)}:" if part else ""
     kind = f"q:{own}" if route is None and part else "" if route is None else f"r:{own}"

@@ -6,7 +6,7 @@ finds it by the rule of its path, which this process remembers, and a note in th
 The rule of a path is a hint. It chooses a name, and never what may be served:
 
 - Only a response with the very rule is stored under a name that contains it. One without, such as an error page, goes
-  to its client alone, and this process asks for that query by its own URL from then on. So a rule that was true of one
+  to its client alone, and this process asks for that query by its own URL for a minute. So a rule that was true of one
   query serves no other query whose response does not say the same.
 - The name contains all else that distinguishes requests: the user, the route, the URL that a proxy was asked for.
 - Each has the tag of its path, which unsafe requests and purges drop (`tag_of_path`). Its versions are read before the
@@ -45,13 +45,13 @@ MOST_PATHS = 4096
 KNOWN_SECONDS = 60.0
 """For so long a process believes that a path has no rule, or that a query has none."""
 MOST_STRAYS = 8
-"""After so many responses in a row without the rule, the path has none."""
+"""After so many responses in a row with another rule, or none, it is that of the path. A hit in between counts, too."""
 
 
 class PathRule(NamedTuple):
     """`rule` empty: its responses had none. `first`: the query of one that has a name of its own; None = none is
-    known. `noted_until`: the store has the note. `is_outdated`: it may have another one. `strays`: responses without a
-    rule since the last one with it.
+    known. `noted_until`: the store has the note. `is_outdated`: it may have another one. `strays`: responses with
+    another rule, or none, since the last one with it.
     """
 
     rule: str = ""
@@ -132,11 +132,15 @@ class Searching:
             return found or await at(request, own)
         other = self._first_name(request, known)
         if other is None:
-            return await at(request, name)
+            shared = await at(request, name)
+            if shared.stored is not None:
+                self._confirm(own, known)
+            return shared
         shared, first = await asyncio.gather(at(request, name), at(request, other))
         if shared.stored is not None:
-            self._put(self._paths, path_of(own), known._replace(first=None))
+            self._put(self._paths, path_of(own), known._replace(first=None, strays=0))
         elif first.stored is not None and first.stored.search == known.rule and _is_fresh(first, request):
+            self._confirm(own, known)
             return first
         return shared
 
@@ -173,34 +177,44 @@ class Searching:
         known = self._known(request, own)
         if _is_of(name, own):
             unread = before.window is not None and tag_of_path(request.target.path) not in before.known
-            if rule:
+            if known is not None and known.rule and known.rule != rule:
+                if rule:
+                    self._stray(request, own, known, rule)
+            elif rule:
+                self._alone.pop(self.own_name(request, rule), None)
                 self._remember(own, rule, None if unread else request.target.query)
-                return not unread
-            if known is None:
+            elif known is None:
                 self._remember(own, "", None)
-            return True
+            return not (rule and unread)
         if rule and _is_of(name, self.own_name(request, rule)):
-            if known is not None and known.strays:
-                self._put(self._paths, path_of(own), known._replace(strays=0))
+            self._confirm(own, known)
             return True
-        if rule:
-            self._remember(own, rule, None)
-        else:
-            self._stray(request, own, known)
+        if request.method == "GET":
+            # What a HEAD returns says less than what a GET would.
+            self._stray(request, own, known, rule)
         return False
 
-    def _stray(self, request: CacheRequest, own: str, known: PathRule | None) -> None:
-        """A response without a rule, where others had one."""
+    def _confirm(self, own: str, known: PathRule | None) -> None:
+        if known is not None and known.strays:
+            self._put(self._paths, path_of(own), known._replace(strays=0))
+
+    def _stray(self, request: CacheRequest, own: str, known: PathRule | None, rule: str) -> None:
+        """A response with another rule than its path, or none.
+
+        It does not change the rule of the path at once. 1. A path is hot, and its response is fresh. 2. A client finds
+        an error page without the rule. 3. If the rule were forgotten, each query would be a computation of its own.
+        """
         if known is None or not known.rule:
+            if rule:
+                self._remember(own, rule, None)
             return
         self._put(self._alone, self.own_name(request, known.rule), self._now() + KNOWN_SECONDS)
         if known.strays + 1 < MOST_STRAYS:
             self._put(self._paths, path_of(own), known._replace(strays=known.strays + 1))
         else:
-            # The application has changed its mind, and no note of this rule should lead here again.
-            self._put(
-                self._paths, path_of(own), PathRule(until=self._now() + KNOWN_SECONDS, is_outdated=True)
-            )
+            # The application has changed its mind, and no note of the old rule should lead here again.
+            new = PathRule(rule, until=self._now() + KNOWN_SECONDS, is_outdated=True)
+            self._put(self._paths, path_of(own), new)
 
     async def tell(self, request: CacheRequest, draft: StoredResponse) -> None:
         """Note the rule for other processes, unless that was done lately."""
