@@ -32,6 +32,7 @@ from tests.support.gate import until
 from tests.support.listener import PATIENCE, RecordingListener
 from tests.support.proxy import FaultProxy
 from tests.support.scripted_server import ScriptedServer
+from tests.support.sessions import LONG
 
 CERTIFICATE = Path(tests.support.__file__).with_name("tls.pem")
 
@@ -170,7 +171,8 @@ class TestConfigurationIsToldApartFromOutages:
         files = {"missing": tmp_path / "missing.pem", "good": CERTIFICATE, "nonsense": nonsense}
         options, shown = (text.format(**files) for text in BROKEN[what])
         told: list[Event] = []
-        url = f"rediss://127.0.0.1:{secure.port}?{options}"
+        # What is no outage is not to look like one because the machine is busy.
+        url = f"rediss://127.0.0.1:{secure.port}?socket_timeout={LONG}&{options}"
         async with StampedeGuard.from_url(url, namespace=namespace, hooks=(told.append,)) as guard:
             first = await guard.check_health()
             assert first.status == "refused" and shown in first.why
@@ -187,7 +189,7 @@ class TestConfigurationIsToldApartFromOutages:
     ) -> None:
         file = tmp_path / "ca.pem"
         told: list[Event] = []
-        url = f"rediss://127.0.0.1:{secure.port}?ssl_ca_certs={file}"
+        url = f"rediss://127.0.0.1:{secure.port}?socket_timeout={LONG}&ssl_ca_certs={file}"
         async with StampedeGuard.from_url(url, namespace=namespace, hooks=(told.append,)) as guard:
             for number in range(3):
                 await guard.get_or_compute(f"k:{number}", _seven)
