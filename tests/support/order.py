@@ -28,6 +28,8 @@ LONG = (
     "tests/bench/test_serve.py",
     "tests/audit/test_audited_app.py",
     "tests/test_example",
+    "tests/test_site.py",
+    "tests/test_ten_minutes.py",
     "tests/engine/test_flood.py",
     "tests/traps/test_http_sweep.py",
     "tests/traps/test_leases_crowds.py",
