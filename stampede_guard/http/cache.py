@@ -145,7 +145,7 @@ class Cache:
     async def look_up(self, request: CacheRequest, key: str | None = None) -> Lookup:
         """One round trip; two for a variant that is not the one in the base entry. See `Searching.find`, too."""
         if key is None:
-            if request.target.query or self.searching.are_used:
+            if self.searching.are_used or (request.target.query and self.searching.is_curious):
                 return await self.searching.find(request, self.look_up)
             key = self.searching.own_name(request)
         found = await self._found(key)

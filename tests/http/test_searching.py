@@ -10,7 +10,7 @@ import pytest
 from bench.herd.valkey import ValkeyServer
 from stampede_guard import CacheRoute
 from stampede_guard.http.operating.listing import stored_urls
-from stampede_guard.http.searching.searching import MOST_PATHS, MOST_STRAYS
+from stampede_guard.http.searching.searching import ENOUGH_WITHOUT, MOST_PATHS, MOST_STRAYS
 from tests.http.asgi import request
 from tests.http.fleet import App, Fleet, cached, start, status_of
 
@@ -350,6 +350,24 @@ async def test_a_process_remembers_a_bounded_number_of_paths() -> None:
             memory._remember(f"http3:http://h/{number}?", 'params=("a")', "a=1")
             memory._put(memory._alone, str(number), 1.0)
         assert len(memory._paths) == len(memory._alone) == MOST_PATHS
+
+
+async def test_an_application_without_rules_pays_for_a_look_at_a_few_paths_only() -> None:
+    app = App(cached())
+    async with Fleet(app) as fleet:
+        searching = fleet.middlewares[0].cache.searching
+        for number in range(ENOUGH_WITHOUT):
+            assert searching.is_curious
+            await fleet.get(f"/{number}?x=1")
+        assert not searching.is_curious
+        assert not hit(await fleet.get("/new?x=1"))
+        assert hit(await fleet.get("/new?x=1"))
+        app.headers = cached(**IGNORES)
+        assert "detail=no-vary-search" in status_of(await fleet.get("/ruled?utm=1"))
+        assert not hit(await fleet.get("/ruled?utm=2"))
+        assert hit(await fleet.get("/ruled?utm=3"))
+        await fleet.get("/another?utm=1")
+        assert hit(await fleet.get("/another?utm=2"))
 
 
 async def test_stored_urls_shows_it_by_the_query_that_matters_and_no_note() -> None:

@@ -38,12 +38,13 @@ from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.stored import Lookup, SearchNote, StoredResponse
 from stampede_guard.http.spec.reuse import verdict
 
-__all__ = ["KNOWN_SECONDS", "MOST_PATHS", "Searching"]
+__all__ = ["ENOUGH_WITHOUT", "KNOWN_SECONDS", "MOST_PATHS", "Searching"]
 
 MOST_PATHS = 4096
 """Paths whose rule a process remembers, and queries that it asks for by their own URL."""
 KNOWN_SECONDS = 60.0
 """For so long a process believes that a path has no rule, or that a query has none."""
+ENOUGH_WITHOUT = 64
 MOST_STRAYS = 8
 """After so many responses in a row with another rule, or none, it is that of the path. A hit in between counts, too."""
 
@@ -63,7 +64,10 @@ class PathRule(NamedTuple):
 
 
 class Searching:
-    """`are_used`: whether this process has seen a rule."""
+    """`are_used`: whether this process has seen a rule. `is_curious`: it looks for one on paths that it does not know.
+    After `ENOUGH_WITHOUT` paths without any it looks no longer, because that makes a miss dearer. Then the first
+    response with a rule comes as a surprise.
+    """
 
     def __init__(self, engine: Engine, plan: Plan, prefix: str, now: Callable[[], float]) -> None:
         self._engine = engine
@@ -73,6 +77,8 @@ class Searching:
         self._paths: OrderedDict[str, PathRule] = OrderedDict()
         self._alone: OrderedDict[str, float] = OrderedDict()
         self.are_used = False
+        self.is_curious = True
+        self._without = 0
 
     # --- names -----------------------------------------------------------------------------------
 
@@ -161,7 +167,7 @@ class Searching:
 
     def tags_before(self, request: CacheRequest) -> tuple[str, ...]:
         """The tags that its response may turn out to have."""
-        if not request.is_searchable or not (self.are_used or request.target.query):
+        if not request.is_searchable or not (self.are_used or (self.is_curious and request.target.query)):
             return ()
         known = self._known(request, self.own_name(request))
         return () if known is not None and not known.rule else (tag_of_path(request.target.path),)
@@ -240,8 +246,11 @@ class Searching:
 
     def _remember(self, own: str, rule: str, first: str | None, *, noted: bool = False) -> None:
         now, path = self._now(), path_of(own)
-        self.are_used = self.are_used or bool(rule)
         old = self._paths.get(path)
+        self.are_used = self.are_used or bool(rule)
+        if not rule and old is None:
+            self._without += 1
+            self.is_curious = self._without < ENOUGH_WITHOUT
         new = PathRule(rule, first, now + KNOWN_SECONDS, now + KNOWN_SECONDS if noted else 0.0)
         if old is not None and old.rule == rule:
             new = new._replace(
