@@ -61,6 +61,15 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
         config.stash[_PRELOADED] = Preloaded(config.invocation_params.args, specs)
 
 
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    try:
+        return (yield)
+    finally:
+        if _PRELOADED in session.config.stash:
+            session.config.stash[_PRELOADED].give_measured()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """One directory for all workers."""

@@ -96,3 +96,16 @@ def test_most_processes_are_run_without_the_tracer_and_what_is_there_is_put_back
     with traced.without_children("tests/traps/test_forks.py::test_it"):
         assert os.environ["COVERAGE_PROCESS_CONFIG"] == "given"
     assert os.environ["COVERAGE_PROCESS_CONFIG"] == "given"
+
+
+def test_what_was_measured_of_the_imports_is_given_once_and_only_where_there_is_any(tmp_path: Path) -> None:
+    """Before that, a worker of pytest-xdist that begins would erase it."""
+    kept, looked_for = tmp_path / "kept", tmp_path / ".coverage.one"
+    kept.mkdir()
+    traced.give_measured(kept)
+    (kept / "measured").write_bytes(b"lines")
+    (kept / "measured-for").write_text(str(looked_for))
+    traced.give_measured(kept)
+    traced.give_measured(kept)
+    assert looked_for.read_bytes() == b"lines"
+    assert not list(kept.iterdir())

@@ -59,6 +59,12 @@ class Preloaded:
             ]
             spec.python = shlex.join([sys.executable, "-I", "-S", *map(str, stands_for_it)])
 
+    def give_measured(self) -> None:
+        """Give pytest-cov what was measured of the imports, when no worker erases it any more."""
+        from tests.support.traced import give_measured
+
+        give_measured(self._place)
+
     def close(self) -> None:
         """End it, and the workers that have not ended."""
         self._process.communicate()
@@ -70,13 +76,13 @@ def main() -> None:
     listener.set_inheritable(False)
     arguments = json.loads(_line(0))
     sys.path[0] = str(ROOT)
-    _import_tests(arguments)
+    _import_tests(arguments, Path(listener.getsockname()).parent)
     worker = _serve(listener)
     if worker is not None:
         _work(*worker)
 
 
-def _import_tests(arguments: Sequence[str]) -> None:
+def _import_tests(arguments: Sequence[str], place: Path) -> None:
     import pytest
 
     from tests.support.traced import measured_imports
@@ -84,7 +90,7 @@ def _import_tests(arguments: Sequence[str]) -> None:
     class Measured:
         @pytest.hookimpl(tryfirst=True)
         def pytest_collection(self) -> None:
-            measured_imports()
+            measured_imports(place)
 
     quietly = ["--collect-only", "-qq", "--numprocesses=0"]
     if any(argument.startswith("--cov") for argument in arguments):

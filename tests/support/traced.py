@@ -13,9 +13,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import pkgutil
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,7 +30,7 @@ except ModuleNotFoundError:  # an environment without it measures nothing
 if TYPE_CHECKING:
     from coverage import Coverage
 
-__all__ = ["collecting", "measured", "measured_imports", "without_children"]
+__all__ = ["collecting", "give_measured", "measured", "measured_imports", "without_children"]
 
 SECONDS = 0.1
 """Of computing, with the tracer."""
@@ -110,13 +112,26 @@ def collecting() -> Iterator[None]:
         tracer.start()
 
 
-def measured_imports() -> None:
-    """As `collecting` does, in a process that has no use for its tracer afterwards, and may be forked."""
+def measured_imports(place: Path) -> None:
+    """As `collecting` does, in a process that has no use for its tracer afterwards, and may be forked.
+
+    What it saw is kept in `place` until `give_measured`: each worker of pytest-cov begins by erasing what it finds.
+    """
     tracer = coverage.Coverage.current() if coverage is not None else None
     if tracer is not None:
         _import_all()
         tracer.stop()
         tracer.save()
+        saved = tracer.get_data().data_filename()
+        shutil.move(saved, place / "measured")
+        (place / "measured-for").write_text(saved)
+
+
+def give_measured(place: Path) -> None:
+    """Put it where pytest-cov looks when all workers have ended."""
+    if (told := place / "measured-for").exists():
+        shutil.move(place / "measured", told.read_text())
+        told.unlink()
 
 
 def _import_all() -> None:
