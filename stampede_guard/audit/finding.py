@@ -45,6 +45,13 @@ class Finding:
         return {**asdict(self), "cost": list(self.cost), "fix_reasons": list(self.fix_reasons)}
 
     @property
+    def about_fix(self) -> str:
+        """ "no fix: ...", or what to review after an unsafe one; empty if there is nothing to say."""
+        if self.no_fix:
+            return f"no fix: {self.no_fix}"
+        return f"review the fix: {'; '.join(self.fix_reasons)}" if self.fix_reasons else ""
+
+    @property
     def fingerprint(self) -> str:
         """What a baseline remembers. It stays the same when lines are added above."""
         return f"{self.path}:{self.code}:{self.function}"

@@ -6,7 +6,7 @@ import ast
 
 from stampede_guard.audit.caching.fills import Fill, fills
 from stampede_guard.audit.fixes.texts import source
-from stampede_guard.audit.plan import Edit, FixPlan, Iterate, Replace, Span, Tell
+from stampede_guard.audit.plan import Edit, FixPlan, Iterate, NoFix, Replace, Span, Tell
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.model import Module
 from stampede_guard.audit.source.origins import origin
@@ -19,7 +19,7 @@ _NONE_IS_A_MISS = ("django.core.cache", "aiocache", "cashews", "diskcache")
 
 
 def asks_for_none(module: Module, hit: Violation) -> FixPlan | None:
-    """`if not count:` becomes `if count is None:`."""
+    """`if not count:` becomes `if count is None:`. Raises `NoFix` if an empty value is stored after a failure."""
     test = hit.node
     assert isinstance(test, ast.expr)
     fill = _asked(module, test)
@@ -30,11 +30,12 @@ def asks_for_none(module: Module, hit: Violation) -> FixPlan | None:
     text = source(module, subject)
     if isinstance(subject, ast.NamedExpr):
         text = f"({text})"
-    reasons = []
+    if _stores_nothing(fill):
+        raise NoFix("an empty value that stands for a failure would be served for its lifetime")
+    # No code shows whether an empty list means "none" or "nobody may", so this is never safe.
+    reasons = ["a stored 0, '' or [] would be served for its lifetime: check that it is a right answer"]
     if not _misses_with_none(module, fill):
         reasons.append("check that a miss returns None, and nothing else does")
-    if _stores_nothing(fill):
-        reasons.append("an empty answer that stands for a failure would be served for its lifetime")
     code = f"{text} is None" if negated else f"{text} is not None"
     return FixPlan(edits=(Replace(Span.of(test), code),), reasons=tuple(reasons))
 

@@ -12,7 +12,10 @@ from stampede_guard.audit.reports.guides import page
 
 def concise(outcome: AuditResult) -> str:
     """path:line:column: CODE message, a line each."""
-    lines = [f"{f.path}:{f.line}:{f.column}: {f.code} {f.message}" for f in outcome.findings]
+    lines = [
+        f"{f.path}:{f.line}:{f.column}: {f.code} {f.message}{f' ({f.about_fix})' if f.about_fix else ''}"
+        for f in outcome.findings
+    ]
     lines += [f"{skipped.path}: skipped: {skipped.reason}" for skipped in outcome.skipped]
     return "\n".join([*lines, total(outcome)]) + "\n"
 
@@ -44,12 +47,13 @@ def github(outcome: AuditResult) -> str:
 
 
 def _annotation(finding: Finding) -> str:
+    text = "\n".join(filter(None, (f"{finding.code} {finding.message}", finding.about_fix)))
     level = "error" if finding.confidence == "high" else "warning"
     level = "notice" if finding.level == "information" else level
     return (
         f"::{level} title={_property(f'{finding.code} {finding.name}')},file={_property(finding.path)},"
         f"line={finding.line},endLine={finding.end_line},col={finding.column}::"
-        f"{_data(f'{finding.code} {finding.message}')}"
+        f"{_data(text)}"
     )
 
 

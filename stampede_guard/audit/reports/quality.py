@@ -40,7 +40,9 @@ def _issue(finding: Finding, seen: Counter[str]) -> dict[str, Any]:
     fingerprint = hashlib.sha256(f"{place}:{seen[place]}".encode()).hexdigest()
     information = finding.level == "information"
     return {
-        "description": f"{finding.code} {finding.message} ({page(finding.code)})",
+        "description": "; ".join(
+            filter(None, (f"{finding.code} {finding.message} ({page(finding.code)})", finding.about_fix))
+        ),
         "check_name": finding.name,
         "fingerprint": fingerprint,
         "severity": "info" if information else _SEVERITIES[finding.confidence],
@@ -70,7 +72,9 @@ def junit(outcome: AuditResult) -> str:
 
 def _case(finding: Finding) -> str:
     kind = "failure" if finding.level == "warning" else "skipped"
-    text = escape(f"{finding.path}:{finding.line}:{finding.column}\n{page(finding.code)}".translate(_UNSHOWN))
+    place = f"{finding.path}:{finding.line}:{finding.column}"
+    lines = filter(None, (place, page(finding.code), finding.about_fix))
+    text = escape("\n".join(lines).translate(_UNSHOWN))
     return (
         f"<testcase name={_quoted(f'{finding.code} line {finding.line}')} classname={_quoted(finding.path)} "
         f'file={_quoted(finding.path)} line="{finding.line}">'

@@ -71,10 +71,9 @@ HERDS: list[tuple[str, str, tuple[Any, ...]]] = [
 MEMOS = [("SG107-unsafe-coroutines", "settings", ("a",)), ("SG107-unsafe-coroutines", "limits", ())]
 ROUTES = ["SG109-safe-ours", "SG109-unsafe-theirs"]
 FALSY = [
-    ("SG205-safe-known_client", "orders"),
-    ("SG205-safe-known_client", "returns"),
+    ("SG205-unsafe-known_client", "orders"),
+    ("SG205-unsafe-known_client", "returns"),
     ("SG205-unsafe-by_its_name", "orders"),
-    ("SG205-unsafe-after_a_failure", "orders"),
 ]
 LATE = "SG302-unsafe-late"
 WEAK = ["SG304-safe-private", "SG304-unsafe-public"]

@@ -67,13 +67,26 @@ def test_findings_stand_in_the_order_of_their_places(said: dict[str, Any]) -> No
     assert places == sorted(places)
 
 
+def with_what_they_say_of_a_fix(said: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
+    reviewed = [(f, "; ".join(f["fix_reasons"])) for f in said["findings"]]
+    told = [
+        (f, f"no fix: {f['no_fix']}" if f["no_fix"] else f"review the fix: {review}" if review else "")
+        for f, review in reviewed
+    ]
+    assert len({about[:3] for _, about in told}) == 3, "the cases have none of one kind"
+    return told
+
+
 def test_concise_is_a_line_for_each_finding_as_editors_read_them(
     capsys: pytest.CaptureFixture[str], said: dict[str, Any]
 ) -> None:
     *lines, total = run(capsys, "concise").splitlines()
     read = [re.fullmatch(r"(.+?\.py):(\d+):(\d+): (SG\d{3}) (.+)", line) for line in lines]
     found = [(m[1], int(m[2]), int(m[3]), m[4], m[5]) for m in read if m]
-    assert found == [(f["path"], f["line"], f["column"], f["code"], f["message"]) for f in said["findings"]]
+    assert found == [
+        (f["path"], f["line"], f["column"], f["code"], f"{f['message']}{f' ({about})' if about else ''}")
+        for f, about in with_what_they_say_of_a_fix(said)
+    ]
     assert lines[-1].startswith("odd/broken%.py: skipped: this Python cannot parse it")
     having = len({place[0] for place in found})
     assert total.startswith(f"{len(found)} findings in {having} of {said['summary']['files']} files, ")
@@ -114,7 +127,8 @@ def test_github_reads_back_what_was_found(capsys: pytest.CaptureFixture[str], sa
             found.append((_unescaped(given["file"]), int(given["line"]), int(given["col"]), message))
             assert int(given["endLine"]) >= int(given["line"]) and given["title"].startswith("SG")
     assert found == [
-        (f["path"], f["line"], f["column"], f"{f['code']} {f['message']}") for f in said["findings"]
+        (f["path"], f["line"], f["column"], "\n".join(filter(None, (f"{f['code']} {f['message']}", about))))
+        for f, about in with_what_they_say_of_a_fix(said)
     ]
 
 
@@ -248,7 +262,9 @@ async def total(day: int) -> int:
 """
 
 
-@pytest.mark.parametrize("name", ["text", "json", "sarif", "markdown"])
+@pytest.mark.parametrize(
+    "name", ["text", "json", "sarif", "markdown", "concise", "github", "gitlab", "junit"]
+)
 def test_every_format_says_what_to_review_and_why_there_is_no_fix(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

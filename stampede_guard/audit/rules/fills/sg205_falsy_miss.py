@@ -97,7 +97,7 @@ RULE = Rule(
     near=lambda text: text.traces.may_fill,
     check=check,
     fix=asks_for_none,
-    fixes=("safe", "unsafe"),
+    fixes=("unsafe",),
     documentation=Documentation(
         what="The miss test checks the value's truth instead of `is None`.",
         why="A count of 0, an empty result list and an empty text are correct answers. They are cached, "
@@ -111,8 +111,8 @@ RULE = Rule(
         "name shows; else low. Silent if it cannot be falsy: the write is under a test of the value, an "
         "empty value returns or raises before it, or it is an object, serialised text, or a literal with "
         "contents. Silent for Redis clients, because 0 comes back from them as text.",
-        fix="`if count:` becomes `if count is not None:`. Safe if the client is known and returns None "
-        "for a miss. Unsafe if only its name suggests that, or if an empty answer is stored on a "
-        "failure. None if the get names another default.",
+        fix="`if count:` becomes `if count is not None:`. Always unsafe: a stored empty value is then served "
+        "for its lifetime, and no code shows whether it is an answer, or means that nobody may or nothing is "
+        "known yet. None if an empty value is stored on a failure, or if the get names another default.",
     ),
 )
