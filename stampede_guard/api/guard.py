@@ -222,6 +222,7 @@ class StampedeGuard(KeyedValues):
             )
         self.engine.modes.set_program(mode)
 
+    @takes_options("guard.switch_mode", own=("sample", "lasting"))
     async def switch_mode(
         self,
         function: str,

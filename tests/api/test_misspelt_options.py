@@ -75,6 +75,7 @@ FILLERS: dict[str, Any] = {
     "connect": compute, "RedisLeases.from_client.client": Redis(),
     "open_backend": lambda: None, "leases": MemoryLeases(), "fn": quality, "function": quality, "target": quality,
     "schedule": Every.of(300), "functions": {"sync": quality}, "pattern": "/reports/*", "rows": None, "ttl": 60,
+    "StampedeGuard.switch_mode.function": "shop.quality", "mode": "on",
     "sessions": None, "outbox": MemoryStore(), "engine": MemoryStore(), "jobs": Jobs(MemoryLeases()), "value": 7,
 }  # fmt: skip
 """Something for each parameter that must be given."""
