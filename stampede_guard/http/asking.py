@@ -42,7 +42,8 @@ def tries(
     if not old.part:
         return [((*whole[0], *ours), ours), whole] if ours else [whole]
     if request.wanted is not None:
-        asked = tuple(pair for pair in request.fields if pair[0] == b"range")
+        # Its If-Range, too: without it, the application would send a part of a version that this client does not have.
+        asked = tuple(pair for pair in request.fields if pair[0] in (b"range", b"if-range"))
         return [((*whole[0], *asked, *ours), ours), whole] if ours and covers(old, request) else as_it_came
     rest = request_for_the_rest(old, most_bytes=most_bytes)
     return [((*whole[0], *rest), rest), whole] if rest else as_it_came

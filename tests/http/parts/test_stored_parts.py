@@ -396,3 +396,24 @@ async def test_two_processes_add_parts_to_one_entry_of_a_server(valkey_url: str,
         herd = await asyncio.gather(*fleet.herd(20))
         assert {(answer.status, answer.body) for answer in herd} == {(200, BODY)}
         assert app.asked[3:] == [("bytes=200-299", '"a"')]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+async def test_a_download_that_goes_on_gets_the_whole_of_a_file_that_has_changed(fresh: bool) -> None:
+    app = File()
+    async with Fleet(app) as fleet:
+        await get(fleet, 0, 9)
+        app.body, app.fields["etag"] = bytes(reversed(BODY)), '"b"'
+        fleet.clock.advance(0 if fresh else 61)
+        asked = {"cache_control": "no-cache"} if fresh else {}
+        answer = await fleet.get(range="bytes=5-9", if_range='"a"', **asked)
+        assert (answer.status, answer.body, answer.get("etag")) == (200, app.body, '"b"')
+
+
+async def test_a_download_goes_on_if_its_file_is_the_same() -> None:
+    app = File()
+    async with Fleet(app) as fleet:
+        await get(fleet, 0, 9)
+        fleet.clock.advance(61)
+        await get(fleet, 5, 9, if_range='"a"')
+        assert len(app.asked) == 2
