@@ -231,7 +231,12 @@ class Fetch:
         draft = self._judge(head, requested_at, nonce=nonce_of(old))
         if isinstance(draft, str):
             if draft == ELSEWHERE and self._misplaced is not None:
-                return await self._under_another_name(exchange, self._misplaced)
+                self.refusal = ELSEWHERE
+                self._hand_over(exchange)
+                await self._cache.searching.tell(self.request, self._misplaced)
+                # Waiters ask the store again, each under the name that is known by now. The stored response stays:
+                # one client's error page must not take it away from all equal queries.
+                return await self._again(Refusals())
             return self._refuse(exchange, draft, personal=head.status in ABOUT_THE_QUESTION)
         if exchange.start.get("trailers"):
             return self._refuse(exchange, "stream")
@@ -303,13 +308,6 @@ class Fetch:
             self._personal = not (another or self._cache.marks.passes(self._name))
         self._hand_over(exchange)
         return REFUSED
-
-    async def _under_another_name(self, exchange: Exchange, draft: StoredResponse) -> Refusal:
-        """Its waiters ask the store again, each under the name that is known by now."""
-        self.refusal = ELSEWHERE
-        self._hand_over(exchange)
-        await self._cache.searching.tell(self.request, draft)
-        return AGAIN
 
     def _hand_over(self, exchange: Exchange) -> None:
         exchange.go_live()

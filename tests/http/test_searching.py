@@ -219,6 +219,36 @@ async def test_one_stray_response_does_not_end_the_sharing_of_equal_queries() ->
         assert app.calls == 3
 
 
+STRAY = {"evil": cached(etag='"2"'), "": cached(etag='"1"', no_vary_search='params=("utm")')}
+
+
+async def test_an_equal_query_whose_response_lacks_the_rule_leaves_the_shared_one_fresh() -> None:
+    app = told_by(STRAY)
+    async with Fleet(app, processes=2) as fleet:
+        for number in (1, 2):
+            fleet.clock.advance(61)
+            await fleet.get(f"/a?utm={number}")
+        before = app.calls
+        await fleet.get("/a?utm=evil", cache_control="no-cache")
+        answers = await asyncio.gather(*(fleet.get(f"/a?utm={n}", process=n % 2) for n in range(3, 9)))
+        assert all(map(hit, answers)) and {answer.get("etag") for answer in answers} == {'"1"'}
+        assert app.calls == before + 1
+
+
+async def test_an_equal_query_whose_response_lacks_the_rule_leaves_the_shared_one_to_be_validated() -> None:
+    app = told_by(STRAY)
+    async with Fleet(app) as fleet:
+        for number in (1, 2):
+            fleet.clock.advance(61)
+            await fleet.get(f"/a?utm={number}")
+        fleet.clock.advance(61)
+        before = app.calls
+        await fleet.get("/a?utm=evil")
+        answers = await asyncio.gather(*(fleet.get(f"/a?utm={n}") for n in range(3, 9)))
+        assert (b"if-none-match", b'"1"') in app.scopes[-1]["headers"]
+        assert {answer.get("etag") for answer in answers} == {'"1"'} and app.calls == before + 2
+
+
 async def test_a_head_without_the_rule_takes_nothing_away() -> None:
     app = told_by({"evil": cached(etag='"2"'), "": cached(etag='"1"', no_vary_search="except=()")})
     async with Fleet(app) as fleet:
@@ -294,6 +324,15 @@ async def test_a_purge_reaches_it(given: dict[str, str], rounds: int) -> None:
             assert hit(await fleet.get("/a?id=1&utm=2"))
             assert app.calls == before + 1
             fleet.clock.advance(61)
+
+
+async def test_a_purge_reaches_a_path_with_a_literal_percent_sign() -> None:
+    app = App(cached(**IGNORES))
+    async with Fleet(app) as fleet:
+        await fleet.get("/a%2541?id=1&utm=1")
+        assert hit(await fleet.get("/a%2541?id=1&utm=2"))
+        assert await fleet.middlewares[0].purge(url="/a%2541?id=1&utm=5") == "done"
+        assert not hit(await fleet.get("/a%2541?id=1&utm=2"))
 
 
 @pytest.mark.parametrize("known", [False, True])

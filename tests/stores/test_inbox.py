@@ -6,6 +6,7 @@ import pytest
 import redis.asyncio
 
 from stampede_guard.core.scripts import Held, Message
+from stampede_guard.stores.connections.subscription import subscription_on
 from stampede_guard.stores.connections.wire import entry_keys
 from tests.support.asking import POLICY, grant, publish
 from tests.support.gate import until
@@ -70,3 +71,16 @@ class TestInbox:
         assert listener.gaps == 1, "silence that answers is no gap"
         proxy.lose_replies(b"PING", fate="lose")
         await listener.until(lambda heard: heard.gaps >= 3)
+
+
+async def test_a_connection_that_has_ended_already_is_left_to_its_reader(valkey_url: str) -> None:
+    client = redis.asyncio.Redis.from_url(valkey_url)
+    connection = client.connection_pool.make_connection()
+    await connection.connect()
+    try:
+        # A server may end it together with its last answer. Nobody would tell a new reader of it.
+        connection._reader.feed_eof()
+        assert subscription_on(connection, print, quiet=5, deadline=1) is None
+    finally:
+        await connection.disconnect()
+        await client.aclose()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from stampede_guard.api.names import names_stored
 from stampede_guard.errors import Misuse
@@ -85,7 +86,7 @@ async def drop_path(
     wanted, engine = Addresses.of(url=url, prefix=prefix), guard.engine
     if not wanted.whole and not wanted.query:
         return set()
-    return {await engine.invalidate_tag(engine.prefix + tag_of_path(wanted.path.decode("latin-1")))}
+    return {await engine.invalidate_tag(engine.prefix + tag_of_path(quote(wanted.path)))}
 
 
 async def drop(guard: StampedeGuard, entries: list[str]) -> set[Invalidation]:

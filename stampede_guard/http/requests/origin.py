@@ -68,7 +68,8 @@ def tag_of_url(target: Target, fields: Fields, route: CacheRoute | None = None) 
 
 def tag_of_path(path: str) -> str:
     """The tag of all responses of one path with No-Vary-Search, whatever their query, on all hosts: what an unsafe
-    request or an operator names as one URL may be stored under any of its queries. `path`: bytes, as text in Latin-1.
+    request or an operator names as one URL may be stored under any of its queries. `path`: as in a URL; what is
+    escaped in it is unescaped once.
     """
     return tag_key(f"search:{unquote_to_bytes(path.encode('latin-1', 'replace')).decode('latin-1')}")
 

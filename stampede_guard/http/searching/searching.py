@@ -102,8 +102,7 @@ class Searching:
         return own if known is None or not known.rule else self._shared_name(request, own, known.rule)
 
     def _shared_name(self, request: CacheRequest, own: str, rule: str) -> str:
-        shared = self.own_name(request, rule)
-        return own if self._alone.get(shared, 0.0) > self._now() else shared
+        return own if self._alone.get(own, 0.0) > self._now() else self.own_name(request, rule)
 
     def _known(self, request: CacheRequest, own: str) -> PathRule | None:
         if not self._paths or not request.is_searchable:
@@ -181,20 +180,20 @@ class Searching:
         assert before is not None, "it is read before the application is called"
         own, rule = self.own_name(request), draft.search
         known = self._known(request, own)
+        unread = before.window is not None and tag_of_path(request.target.path) not in before.known
         if _is_of(name, own):
-            unread = before.window is not None and tag_of_path(request.target.path) not in before.known
             if known is not None and known.rule and known.rule != rule:
                 if rule:
                     self._stray(request, own, known, rule)
             elif rule:
-                self._alone.pop(self.own_name(request, rule), None)
+                self._alone.pop(own, None)
                 self._remember(own, rule, None if unread else request.target.query)
             elif known is None:
                 self._remember(own, "", None)
             return not (rule and unread)
         if rule and _is_of(name, self.own_name(request, rule)):
             self._confirm(own, known)
-            return True
+            return not unread
         if request.method == "GET":
             # What a HEAD returns says less than what a GET would.
             self._stray(request, own, known, rule)
@@ -214,7 +213,9 @@ class Searching:
             if rule:
                 self._remember(own, rule, None)
             return
-        self._put(self._alone, self.own_name(request, known.rule), self._now() + KNOWN_SECONDS)
+        if rule == known.rule:
+            return  # the path has changed its rule since this flight began
+        self._put(self._alone, own, self._now() + KNOWN_SECONDS)
         if known.strays + 1 < MOST_STRAYS:
             self._put(self._paths, path_of(own), known._replace(strays=known.strays + 1))
         else:

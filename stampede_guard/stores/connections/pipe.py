@@ -103,11 +103,14 @@ def take_over(
 ) -> Pipe | None:
     """None for connections without an event-loop socket (fakeredis). redis-py then continues to read."""
     transport: Any = getattr(getattr(connection, "_writer", None), "transport", None)
-    unread = getattr(getattr(connection, "_reader", None), "_buffer", None)
+    reader: Any = getattr(connection, "_reader", None)
+    unread = getattr(reader, "_buffer", None)
     parser = getattr(connection, "_parser", None)
     parse_error = getattr(parser, "parse_error", None)
     if not hasattr(transport, "set_protocol") or unread is None or len(unread) or parse_error is None:
         return None
+    if transport.is_closing() or reader.at_eof():
+        return None  # its end has been told already, to redis-py
     half_read = getattr(getattr(parser, "_reader", None), "has_data", None)
     if half_read is not None and half_read():
         return None  # redis-py has read a part of the next message
