@@ -39,6 +39,8 @@ WINDOW_SLOTS = 6
 """Half a minute: what rates are made of."""
 LINES_SECONDS = 2.0
 """How old lines of the fleet may be on a page. An open page is rendered more rarely."""
+MAP_SECONDS = 10.0
+"""Between two readings of a cluster's map, while one of its masters does not answer."""
 CHANGING = 2
 """The newest slots may still grow."""
 
@@ -95,6 +97,7 @@ class Fleet:
         self._pause = pause
         self._used = 0.0
         self._reached: asyncio.Future[Reached] | None = None
+        self._open: Reached | None = None
         self._holding: asyncio.Task[None] | None = None
         self._slots: dict[int, Mapping[bytes, bytes]] = {}
         self._totals: dict[int, tuple[Mapping[bytes, bytes], FunctionSums]] = {}
@@ -102,6 +105,7 @@ class Fleet:
         self._told: dict[int, _Told] = {}
         self._herds: tuple[Sequence[Happening], Sequence[HerdStory]] | None = None
         self._looked = 0.0
+        self._mapped = -MAP_SECONDS
         self._looking: asyncio.Future[Any] | None = None
 
     # --- connections ----------------------------------------------------------------------------
@@ -125,7 +129,8 @@ class Fleet:
                 session_of(self.store) as steps,
                 Viewer(servers, steps, self.namespace, shows_names=self.shows_names) as watch,
             ):
-                ready.set_result(Reached(servers, steps, watch))
+                self._open = Reached(servers, steps, watch)
+                ready.set_result(self._open)
                 while self._clock() - self._used < IDLE_SECONDS:
                     await self._pause(IDLE_SECONDS / 4)
         except (StoreError, Misuse) as error:
@@ -155,10 +160,20 @@ class Fleet:
             return dict(await asyncio.shield(self._looking))
         except StoreError:
             # The watch does not begin again by itself.
-            await self.aclose()
+            await self._close(reached)
             raise
 
+    async def _close(self, reached: Reached) -> None:
+        """Unless another page has done so, and these connections are new."""
+        if reached is self._open:
+            self._open = None
+            await self.aclose()
+
     async def _look(self, reached: Reached) -> dict[int, Mapping[bytes, bytes]]:
+        if reached.servers.unreached and self._clock() - self._mapped >= MAP_SECONDS:
+            self._mapped = self._clock()
+            with contextlib.suppress(StoreError):
+                await reached.servers.renew()
         last = int(await reached.servers.now() // WATCHED.seconds) - 1
         wanted = range(last - KEPT_SLOTS + 1, last + 1)
         missing = [slot for slot in wanted if slot not in self._slots or slot > last - CHANGING]
@@ -204,7 +219,11 @@ class Fleet:
         if told is None or not told.serves(reached, self._clock()):
             asking = asyncio.ensure_future(reached.watch.happened(most=most))
             told = self._told[most] = _Told(reached, self._clock(), asking)
-        return await asyncio.shield(told.lines)
+        try:
+            return await asyncio.shield(told.lines)
+        except StoreError:
+            await self._close(reached)
+            raise
 
     def tell_news(self) -> None:
         """Something was just done here: the next page shows it."""

@@ -20,7 +20,7 @@ from stampede_guard.stores.connections.calls import Script
 from stampede_guard.stores.connections.inboxname import INBOXES, processes_by_namespace
 from stampede_guard.stores.connections.lane import disconnect
 from stampede_guard.stores.connections.replies import code_of, store_error
-from stampede_guard.stores.connections.slots import SlotMap, parse_slots, slot_of
+from stampede_guard.stores.connections.slots import Address, SlotMap, parse_slots, slot_of
 from stampede_guard.stores.connections.wire import entry_keys, modes_keys, name_bytes
 from stampede_guard.stores.console.looking import HEAD, parse_look
 from stampede_guard.stores.console.view import EntryView
@@ -147,6 +147,19 @@ class Console:
             "memory:// keeps its entries inside each process, so another process cannot look at them: "
             "give the URL of a Redis or Valkey server"
         )
+
+    async def renew(self) -> None:
+        """Read the map of a cluster again: a replica may have become a master. Connections to masters that stay are
+        kept, and `unreached` becomes empty. Raises `StoreError` when no node gives the map; then nothing changes."""
+        if self.slots is not None:
+            answering = [place for place, one in self._masters.items() if one.address not in self.unreached]
+            fresh = await _open_cluster(self.store, known=answering)
+            gone = [one for place, one in self._masters.items() if place not in fresh._masters]
+            self._masters = {place: self._masters.get(place, one) for place, one in fresh._masters.items()}
+            self.slots, self.replicas = fresh.slots, fresh.replicas
+            for machine in gone:
+                await machine.aclose()
+        self.unreached.clear()
 
     @property
     def masters(self) -> list[Machine]:
@@ -332,9 +345,9 @@ class Console:
             await master.aclose()
 
 
-async def _open_cluster(store: ClusterStore) -> Console:
+async def _open_cluster(store: ClusterStore, *, known: Iterable[Address] = ()) -> Console:
     failure: StoreError = StoreUnavailable("no node of the cluster can be reached")
-    for seed in store.seeds:
+    for seed in (*known, *store.seeds):
         machine = Machine(f"{seed[0]}:{seed[1]}", store.connect(seed))
         try:
             reply = await machine.ask("CLUSTER", "SLOTS")

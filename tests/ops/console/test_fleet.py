@@ -1,0 +1,141 @@
+"""What a console knows of its fleet when servers die. No server runs: the clock and the connections are the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stampede_guard.errors import StoreUnavailable
+from stampede_guard.ops.console.fleet import KEPT_SLOTS, MAP_SECONDS, Fleet, Reached
+from stampede_guard.stores.cluster import ClusterStore
+from stampede_guard.stores.connections.slots import SLOTS, Address
+from stampede_guard.stores.console.console import Console
+from stampede_guard.stores.fleet.series import WATCHED
+
+ONE, OTHER, REPLICA = (("node", port) for port in (1, 2, 3))
+NOW = 10_000
+
+
+class Nodes(ClusterStore):
+    """A cluster of two masters and one replica. Each node answers as long as it is `alive`."""
+
+    def __init__(self) -> None:
+        super().__init__([ONE], {})
+        self.alive = {ONE, OTHER, REPLICA}
+        self.holders = [ONE, OTHER]
+        self.maps = 0
+        self.fields: Mapping[bytes, bytes] = {b"processes:": b"1"}
+        self.asked: list[int] = []
+
+    def connect(self, address: Address) -> Any:
+        return Connection(self, address)
+
+    def answer(self, command: Sequence[Any]) -> Any:
+        match command[0]:
+            case "CLUSTER":
+                self.maps += 1
+                first, last = ([host.encode(), port] for host, port in self.holders)
+                return [[0, SLOTS // 2 - 1, first], [SLOTS // 2, SLOTS - 1, last]]
+            case "TIME":
+                return [NOW * WATCHED.seconds, 0]
+            case _:
+                return dict(self.fields)
+
+
+class Connection:
+    is_connected = True
+
+    def __init__(self, nodes: Nodes, address: Address) -> None:
+        self.nodes, self.address = nodes, address
+        self.answers: list[Any] = []
+
+    def pack_commands(self, commands: Any) -> Any:
+        return commands
+
+    async def send_packed_command(self, commands: Any, check_health: bool) -> None:
+        if self.address not in self.nodes.alive:
+            raise OSError("connection refused")
+        self.nodes.asked.append(len(commands))
+        self.answers = [self.nodes.answer(command) for command in commands]
+
+    async def read_response(self, disable_decoding: bool) -> Any:
+        return self.answers.pop(0)
+
+    async def disconnect(self, nowait: bool = False) -> None:
+        pass
+
+
+class Opened(Fleet):
+    """A fleet whose connections a test has opened."""
+
+    def __init__(self, servers: Any, watch: Any = None) -> None:
+        super().__init__(servers.store, "shop", clock=lambda: self.at)
+        self.at = 1000.0
+        watch = watch or SimpleNamespace(began=0.0)
+        self.opened = self._open = Reached(servers, SimpleNamespace(), watch)  # type: ignore[arg-type]
+        self.closed = 0
+
+    async def reached(self) -> Reached:
+        return self.opened
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+    async def look_after(self, seconds: float) -> int:
+        """How many slots are known then."""
+        self.at += seconds
+        return len(await self.slots())
+
+
+async def test_a_promoted_replica_gives_the_figures_of_the_dead_master() -> None:
+    nodes = Nodes()
+    servers = await Console.open(nodes)
+    fleet, kept = Opened(servers), servers.masters[0]
+    nodes.alive.discard(OTHER)
+    assert 0 < await fleet.look_after(0) < KEPT_SLOTS
+    assert await fleet.look_after(1) < KEPT_SLOTS, "the cluster has not promoted the replica yet"
+    nodes.holders = [ONE, REPLICA]
+    maps = nodes.maps
+    assert await fleet.look_after(1) < KEPT_SLOTS
+    assert nodes.maps == maps, "the map was read a second ago"
+    assert await fleet.look_after(MAP_SECONDS) == KEPT_SLOTS
+    assert not servers.unreached
+    assert servers.masters[0] is kept, "other pages may wait for an answer of this connection"
+    maps = nodes.maps
+    await fleet.look_after(MAP_SECONDS)
+    assert nodes.maps == maps
+
+
+async def test_the_map_comes_from_a_known_master_when_the_given_address_is_dead() -> None:
+    nodes = Nodes()
+    servers = await Console.open(nodes)
+    nodes.alive.discard(ONE)
+    nodes.holders = [REPLICA, OTHER]
+    await servers.slots_of("shop", WATCHED, range(50))
+    await servers.renew()
+    assert len(await servers.slots_of("shop", WATCHED, range(50))) == 50
+
+
+async def test_figures_of_the_other_masters_stay_while_no_node_gives_the_map() -> None:
+    nodes = Nodes()
+    servers = await Console.open(nodes)
+    fleet = Opened(servers)
+    nodes.alive.discard(OTHER)
+    found = await fleet.look_after(0)
+    nodes.holders = [("node", 70_000)] * 2  # of no shape that a map has
+    assert await fleet.look_after(MAP_SECONDS) == found
+    assert servers.unreached
+
+
+async def test_a_stream_that_cannot_be_read_opens_the_connections_anew() -> None:
+    async def happened(*, most: int) -> list[Any]:
+        raise StoreUnavailable("dead")
+
+    fleet = Opened(SimpleNamespace(store=None), SimpleNamespace(happened=happened))
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            await fleet.happened()
+    assert fleet.closed == 1, "the second page must not close what the first one opened anew"
