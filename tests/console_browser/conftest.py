@@ -43,3 +43,15 @@ def site() -> Iterator[str]:
             for process in (shop, *workers):
                 process.kill()
                 process.communicate()
+
+
+@pytest.fixture
+def lone() -> Iterator[tuple[ValkeyServer, str]]:
+    """A server that the test may stop, and the address of the command's console of it."""
+    with ValkeyServer() as server:
+        console = begun("stampede_guard", "console", "--url", server.url, "--port", "0")
+        try:
+            yield server, said(console)
+        finally:
+            console.kill()
+            console.communicate()

@@ -14,6 +14,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from bench.herd.valkey import ValkeyServer
 from tests.console_browser.conftest import WORKERS
 
 PATIENCE = 60
@@ -81,6 +82,24 @@ def test_pages_are_live(site: str, chrome: webdriver.Chrome) -> None:
     figure = "return document.getElementById('calls').innerHTML"
     before = chrome.execute_script(figure)
     until(chrome, lambda page: page.execute_script(figure) != before)
+
+
+def test_a_page_says_when_the_store_is_away_and_has_numbers_again_when_it_is_back(
+    lone: tuple[ValkeyServer, str], chrome: webdriver.Chrome
+) -> None:
+    server, address = lone
+    chrome.get(address)
+    until(chrome, lambda page: "Live." in text(page) and "Hit rate" in text(page))
+    for begins_in_trouble in (False, True):
+        server.kill()
+        until(chrome, lambda page: "This page has no numbers now" in text(page))
+        assert "Hit rate" not in text(chrome)
+        if begins_in_trouble:
+            chrome.refresh()
+            assert "This page has no numbers now" in text(chrome)
+        server.start()
+        until(chrome, lambda page: "Hit rate" in text(page))
+        assert "no numbers" not in text(chrome)
 
 
 @pytest.mark.parametrize("width", [1280, 400])

@@ -17,7 +17,7 @@ How to add a screen:
    the query, as the `Parameter`s of the screen declare them.
 2. A template with the same name in `templates/`: the content below the title. It gets the dictionary's items as
    variables, and `page` (`pages.py`): links, forms. Elements with an `id` and `data-live` are replaced while the page
-   is open.
+   is open. They are there also without numbers: a page that is sent with other parts replaces the whole page.
 3. Its line in `screens/__init__.py`, in the order of the navigation. That makes the page `/NAME`, its JSON twin
    `/api/NAME`, its stream `/live/NAME` and its part of `/api/openapi.json`.
 4. What it may change: an `Action` in its `actions`, and in the template

@@ -317,3 +317,9 @@ async def test_without_the_right_there_is_no_button_and_no_action(guard: Stamped
             assert (await pages.submit("resume_job", name="report", token="x")).status_code == 403
             assert not (await seen(jobs, "report")).paused_at
     await console.fleet.aclose()  # type: ignore[attr-defined]
+
+
+async def test_the_history_of_a_job_is_live_before_its_first_such_run(pages: Browser, jobs: Jobs) -> None:
+    await jobs.run_now("report")
+    page = (await pages.see("/job", name="report", outcome="failed")).text
+    assert "No such runs." in page and 'id="runs" data-live' in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -22,6 +23,7 @@ from stampede_guard.ops.console.screens.functions import MOST_ROWS, in_order
 from stampede_guard.ops.fleet.snapshot import Snapshot
 from stampede_guard.stores.fleet.series import WATCHED
 from stampede_guard.stores.fleet.sums import FunctionSums
+from stampede_guard.stores.switch import Switch
 from tests.ops.cli.conftest import ROOT
 from tests.ops.console.conftest import ACTIONS, BASE, Browser, a_browser, live
 
@@ -272,3 +274,26 @@ def test_what_the_browser_loads_is_small() -> None:
     files = [*(room / "static").iterdir(), *(room / "templates").iterdir()]
     assert {path.name for path in (room / "static").iterdir()} == ASSETS.keys()
     assert sum(len(gzip.compress(path.read_bytes())) for path in files) < 150_000
+
+
+def live_parts(text: str) -> list[str]:
+    """The ids of what is replaced while a page is open: console.js replaces all if they change."""
+    return re.findall(r'<\w+ (?=[^>]* data-live)[^>]*?id="(\w+)"', text)
+
+
+async def test_a_page_has_the_same_live_parts_before_and_after_something_happened(
+    guard: StampedeGuard, browser: Browser
+) -> None:
+    asked = {"function": {"name": "shop.quality"}}
+    screens = [screen for screen in SCREENS if screen.name in ("overview", "functions", "function", "herds")]
+    before = [live_parts((await browser.see(one.path, **asked.get(one.name, {}))).text) for one in screens]
+    reached = await browser.fleet.reached()
+    line = {"kind": "fallback", "function": "shop.quality", "process": "p", "key": "#1", "flight": "1"}
+    await reached.steps.tell(guard.namespace, [(5, json.dumps(line))])
+    await reached.steps.switch(guard.namespace, "shop.quality", Switch("bypass"))
+    browser.fleet.tell_news()
+    after = [live_parts((await browser.see(one.path, **asked.get(one.name, {}))).text) for one in screens]
+    assert before == after and all(before)
+    assert (
+        "happened" in before[2] and "fallback" in (await browser.see("/function", name="shop.quality")).text
+    )

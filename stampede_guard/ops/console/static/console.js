@@ -1,9 +1,11 @@
 // Replaces the parts of this page that the server renders anew. Without it, the page works and stands still.
+// A page and what the server sends later may have different parts: without the store, there is only the trouble.
 "use strict";
 (() => {
   const main = document.querySelector("main[data-stream]");
   const state = document.querySelector("[data-state]");
   if (!main || !window.EventSource) return;
+  const parts = (page) => [...page.querySelectorAll("[data-live][id]")].map((part) => part.id).join(" ");
   const stream = new EventSource(main.dataset.stream);
   stream.onopen = () => { state.textContent = "Live."; };
   stream.onerror = () => {
@@ -11,6 +13,11 @@
   };
   stream.onmessage = (event) => {
     const fresh = new DOMParser().parseFromString(event.data, "text/html");
+    if (parts(fresh) !== parts(main)) {
+      // Even while somebody types: old numbers must not stay.
+      main.replaceChildren(...fresh.body.childNodes);
+      return;
+    }
     for (const part of fresh.querySelectorAll("[data-live][id]")) {
       const old = document.getElementById(part.id);
       // Somebody types or chooses in it, or has selected text.
