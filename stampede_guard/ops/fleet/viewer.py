@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from stampede_guard.errors import StoreError
 from stampede_guard.ops.fleet.masking import masked
 from stampede_guard.ops.fleet.snapshot import Snapshot, snapshot
 from stampede_guard.stores.fleet.series import WATCHED
@@ -25,6 +26,8 @@ __all__ = ["Viewer"]
 
 SWITCH_SECONDS = 60.0
 """How long the switch holds. Each change sends a message to all processes, so it must be rare."""
+AGAIN_SECONDS = 5.0
+"""After a renewal that failed. One or two failures do not end the switch."""
 WINDOW_SLOTS = 6
 """Complete slots in one snapshot: half a minute."""
 
@@ -70,9 +73,15 @@ class Viewer:
                 await self._renewal
 
     async def _renew(self) -> None:
+        wait = SWITCH_SECONDS / 2
         while True:
-            await self._pause(SWITCH_SECONDS / 2)
-            await self._session.switch(self._namespace, WATCH_TITLE, self._switch)
+            await self._pause(wait)
+            try:
+                await self._session.switch(self._namespace, WATCH_TITLE, self._switch)
+                wait = SWITCH_SECONDS / 2
+            except StoreError:
+                # Reads may go on, and nobody else would begin the watch again.
+                wait = AGAIN_SECONDS
 
     async def look(self, *, slots: int = WINDOW_SLOTS) -> Snapshot:
         """The newest complete slots since this watch began, at most so many."""
