@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from stampede_guard.core.tags import version_of, versions_in
 from stampede_guard.errors import Misuse
 from stampede_guard.ops.cli.names import state_of
+from stampede_guard.stores.fleet.stream import hashed
 from stampede_guard.values.keys.explained import Explanation, explain_name
 
 if TYPE_CHECKING:
     from stampede_guard.stores.console.console import Console
     from stampede_guard.stores.console.view import EntryView
 
-__all__ = ["KeyPage", "Wanted", "explained", "search"]
+__all__ = ["KeyPage", "Wanted", "explained", "name_behind", "search"]
 
 STEPS = 50
 """SCANs for one page, of 200 keys each."""
@@ -63,6 +64,25 @@ async def search(console: Console, namespace: str, wanted: Wanted, *, cursor: st
         if not cursor or len(found) >= ROWS or looked >= MOST_LOOKS:
             break
     return KeyPage(sorted(found.values(), key=lambda view: view.name), cursor, looked)
+
+
+async def name_behind(console: Console, namespace: str, mark: str, *, cursor: str = "") -> str | None:
+    """The name of the entry or tag with this hash. None if it is not found.
+
+    Looks at the page that begins at `cursor`, and then at the first one: twice the SCANs of a page at most. No filter
+    is needed, because only names are compared. Raises `StoreError` if no master answers, and `Misuse` for a cursor of
+    another shape.
+    """
+    for begin in dict.fromkeys((cursor, "")):
+        following = begin
+        for _ in range(STEPS):
+            names, following = await console.page(namespace, following)
+            for name, _part in names:
+                if hashed(name) == mark:
+                    return name
+            if not following:
+                break
+    return None
 
 
 def explained(name: str, namespace: str) -> Explanation | None:

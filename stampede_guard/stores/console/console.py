@@ -244,7 +244,7 @@ class Console:
         master that does not answer is left out and added to `unreached`. Raises `Misuse` for a cursor of another shape.
         """
         found = _CURSOR.fullmatch(cursor or "0.0")
-        if found is None or int(found["master"]) >= len(self.masters):
+        if found is None or int(found["master"]) >= len(self.masters) or int(found["at"]) >= 2**64:
             raise Misuse("this place in the list is not known any more: begin again at its first page")
         place, master = int(found["master"]), self.masters[int(found["master"])]
         match = b"{%b:*}:[%b]" % (_literal(namespace), parts)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from stampede_guard.ops.fleet.searching import Wanted, search
 from stampede_guard.stores.connections.wire import value_key
 from stampede_guard.stores.console import console as consoles
 from stampede_guard.stores.fleet.stream import hashed
-from tests.ops.console.conftest import Browser, by_name, mounted
+from tests.ops.console.conftest import Browser, a_browser, by_name, mounted, token_in
 from tests.support.gate import soon
 
 ACTIONS = ("invalidate", "invalidate_tag", "invalidate_function")
@@ -216,3 +219,100 @@ async def test_a_search_looks_only_at_entries_of_the_function(guard: StampedeGua
     async with await consoles.Console.open(guard.engine.store.servers) as servers:
         page = await search(servers, guard.namespace, Wanted(function="shop.report"))
     assert (len(page.views), page.looked, page.following) == (1, 1, "")
+
+
+@asynccontextmanager
+async def other_worker(guard: StampedeGuard, valkey_url: str, first: Browser) -> AsyncIterator[Browser]:
+    """The same browser, whose requests reach a worker that has listed nothing."""
+    async with (
+        StampedeGuard.from_url(valkey_url, namespace=guard.namespace) as made,
+        a_browser(made, actions=ACTIONS) as found,
+    ):
+        found.cookies.update(first.cookies)
+        yield found
+
+
+@pytest.fixture
+async def pages(
+    guard: StampedeGuard, hiding: Browser, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[str, list[str]]]:
+    """Small pages: the cursor with which each begins, and its hashes. No search from one reaches a second other one."""
+    monkeypatch.setattr(consoles, "PAGE_COUNT", 10)
+    monkeypatch.setattr(searching, "STEPS", 6)
+    monkeypatch.setattr(searching, "ROWS", 10_000)
+    await asyncio.gather(*(guard.set(f"report:{number}", number, ttl=60) for number in range(300)))
+    cursor, found = "", []
+    while True:
+        told = (await hiding.see("/api/keys", cursor=cursor)).json()
+        found.append((cursor, [one["entry"] for one in told["entries"]]))
+        cursor = told["following"]
+        if not cursor:
+            assert len(found) > 3
+            return [page for page in found if page[1]]
+
+
+async def test_a_worker_opens_and_invalidates_what_another_one_has_listed(
+    guard: StampedeGuard, hiding: Browser, pages: list[tuple[str, list[str]]], valkey_url: str
+) -> None:
+    cursor, (mark, *_) = pages[2]
+    text = (await hiding.see("/keys", cursor=cursor)).text
+    assert f'<input type="hidden" name="cursor" value="{cursor}">' in text
+    (link,) = re.findall(rf'href="/ops(/keys\?[^"]*{mark[1:]}[^"]*)"', text)
+    async with other_worker(guard, valkey_url, hiding) as other:
+        assert (await other.see("/api/keys", entry=mark)).status_code == 404
+        opened = await other.see(html.unescape(link))
+        assert opened.status_code == 200 and "Nothing is stored" not in opened.text
+    async with other_worker(guard, valkey_url, hiding) as other:
+        done = await other.submit("invalidate", token=token_in(text), entry=mark, cursor=cursor)
+        assert done.status_code == 200 and f"{mark} is invalidated" in done.text
+    left = (await hiding.see("/api/keys", cursor=cursor)).json()["entries"]
+    assert mark not in [one["entry"] for one in left]
+
+
+async def test_a_worker_also_looks_where_the_list_begins(
+    guard: StampedeGuard, hiding: Browser, pages: list[tuple[str, list[str]]], valkey_url: str
+) -> None:
+    """A link from elsewhere has no cursor, or that of another page."""
+    _, (mark, another, *_) = pages[0]
+    async with other_worker(guard, valkey_url, hiding) as other:
+        assert (await other.see("/api/keys", entry=mark)).json()["one"]["exists"] is True
+        assert (await other.see("/api/keys", entry=another, cursor=pages[2][0])).status_code == 200
+
+
+async def test_a_worker_drops_no_entry_as_a_tag_by_its_hash(
+    hiding: Browser, guard: StampedeGuard, shop: Any, valkey_url: str
+) -> None:
+    tags = [one["entry"] for one in await entries(hiding, state="tag")]
+    (report,) = [one["entry"] for one in await entries(hiding, function="shop.report")]
+    token = token_in((await hiding.see("/keys")).text)
+    async with other_worker(guard, valkey_url, hiding) as other:
+        assert (await other.submit("invalidate", token=token, entry=tags[0])).status_code == 400
+        assert (await other.submit("invalidate_tag", token=token, tag=report)).status_code == 400
+        assert (await other.submit("invalidate_tag", token=token, tag=tags[0])).status_code == 200
+
+
+@pytest.mark.parametrize("cursor", ["x", "7.0", "0.-1", "0." + "9" * 20, "0.1\n"])
+async def test_a_hash_with_a_cursor_of_another_shape_is_refused(
+    guard: StampedeGuard, hiding: Browser, cursor: str
+) -> None:
+    await guard.set("report", 7, ttl=60)
+    token = token_in((await hiding.see("/keys")).text)
+    mark = "#0123456789abcdef"
+    assert (await hiding.see("/api/keys", entry=mark, cursor=cursor)).status_code == 404
+    answer = await hiding.submit("invalidate", token=token, entry=mark, cursor=cursor)
+    assert answer.status_code == 400
+
+
+async def test_the_search_for_a_hash_is_bounded(
+    hiding: Browser, pages: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, begun = consoles.Console.page, []
+
+    async def counted(self: consoles.Console, namespace: str, cursor: str = "", **more: Any) -> Any:
+        begun.append(cursor)
+        return await step(self, namespace, cursor, **more)
+
+    monkeypatch.setattr(consoles.Console, "page", counted)
+    cursor = pages[2][0]
+    assert (await hiding.see("/api/keys", entry="#0123456789abcdef", cursor=cursor)).status_code == 404
+    assert begun[0] == cursor and "" in begun and len(begun) <= 2 * searching.STEPS

@@ -14,7 +14,7 @@ from stampede_guard.ops.cli.names import complete, holder_text, is_tag, state_of
 from stampede_guard.ops.console.fleet import Fleet
 from stampede_guard.ops.console.screen import Action, Asked, ConsoleScreen, Parameter
 from stampede_guard.ops.fleet.dropping import dropped
-from stampede_guard.ops.fleet.searching import Wanted, explained, search
+from stampede_guard.ops.fleet.searching import Wanted, explained, name_behind, search
 from stampede_guard.ops.fleet.wording import counted
 from stampede_guard.stores.fleet.stream import hashed
 
@@ -25,7 +25,7 @@ __all__ = ["SCREEN"]
 
 STATES = ("fresh", "stale", "failed", "uncacheable", "computing", "tag")
 MOST_KNOWN = 10_000
-"""Hashes whose names this process remembers, so that a form can name an entry by its hash."""
+"""Hashes whose names this process remembers. It searches for those that another process has listed."""
 MOST_DROPPED = 10_000
 AT_ONCE = 100
 PATIENCE = 5.0
@@ -48,10 +48,10 @@ async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
         "one": None,
     }
     if asked["entry"]:
-        (view,) = await servers.look([_named(fleet, asked["entry"])])
+        (view,) = await servers.look([await _named(fleet, asked["entry"], asked["cursor"])])
         told["one"] = _row(fleet, view) | _details(fleet, view)
     else:
-        tag = _tag(fleet, asked["tag"]) if asked["tag"] else ""
+        tag = await _tag(fleet, asked["tag"]) if asked["tag"] else ""
         wanted = Wanted(asked["function"], asked["state"], tag)
         page = await search(servers, fleet.namespace, wanted, cursor=asked["cursor"])
         told |= {
@@ -135,23 +135,29 @@ def _shown(fleet: Fleet, name: str) -> str:
 # --- what may be done -----------------------------------------------------------------------------
 
 
-def _named(fleet: Fleet, given: str) -> str:
-    """The complete name of an entry of this namespace, from its name or its hash. Raises `Misuse`."""
+async def _named(fleet: Fleet, given: str, cursor: str) -> str:
+    """The complete name of an entry of this namespace, from its name or its hash. Raises `Misuse`.
+
+    `cursor`: of the page that has listed the hash, perhaps in another process.
+    """
     if given in (known := _KNOWN.get(fleet, OrderedDict())):
         return known[given]
     if not fleet.shows_names and _HASH.fullmatch(given):
         # Otherwise it would be the name of a tag that nothing has.
-        raise Misuse("this process does not know the name behind this hash: load the list again")
+        found = await name_behind((await fleet.reached()).servers, fleet.namespace, given, cursor=cursor)
+        if found is None:
+            raise Misuse("no entry with this hash was found: load the list again")
+        return found
     name = complete(given, fleet.namespace)
     if not name.startswith(f"{fleet.namespace}:"):
         raise Misuse(f"this console is for entries of namespace {fleet.namespace!r} only")
     return name
 
 
-def _tag(fleet: Fleet, given: str) -> str:
+async def _tag(fleet: Fleet, given: str, cursor: str = "") -> str:
     """The complete name of a tag. An entry's is refused: who may drop a tag may not drop every entry by its name."""
     is_whole = given.startswith(("#", f"{fleet.namespace}:"))
-    name = _named(fleet, given if is_whole else f"#{given}")
+    name = await _named(fleet, given if is_whole else f"#{given}", cursor)
     if not is_tag(name, fleet.namespace):
         raise Misuse("this is the name of an entry: tag= takes a tag, such as project:7")
     return name
@@ -166,7 +172,7 @@ async def _drop(fleet: Fleet, names: list[str]) -> int:
 
 
 async def invalidate(fleet: Fleet, asked: Asked) -> str:
-    name = _named(fleet, asked["entry"])
+    name = await _named(fleet, asked["entry"], asked["cursor"])
     if is_tag(name, fleet.namespace):
         # It would drop all entries with the tag, which is another right.
         raise Misuse("this is the name of a tag: use the action invalidate_tag")
@@ -175,7 +181,7 @@ async def invalidate(fleet: Fleet, asked: Asked) -> str:
 
 
 async def invalidate_tag(fleet: Fleet, asked: Asked) -> str:
-    await _drop(fleet, [_tag(fleet, asked["tag"])])
+    await _drop(fleet, [await _tag(fleet, asked["tag"], asked["cursor"])])
     return "All entries with this tag are invalidated."
 
 
@@ -200,6 +206,11 @@ _FUNCTION = Parameter("function", "A function's name, or a part of it.", longest
 _TAG = Parameter(
     "tag", "A tag, such as project:7. Entries that are encrypted do not show their tags.", longest=500
 )
+_CURSOR = Parameter(
+    "cursor",
+    "Where the page begins, as `following` of the last page says. With the hash of an entry: where its page began.",
+    longest=30,
+)
 
 SCREEN = ConsoleScreen(
     "keys",
@@ -210,12 +221,12 @@ SCREEN = ConsoleScreen(
         _FUNCTION,
         Parameter("state", "Only entries in this state.", choices=STATES),
         _TAG,
-        Parameter("cursor", "Where the page begins, as `following` of the last page says.", longest=30),
+        _CURSOR,
         _ENTRY,
     ),
     actions=(
-        Action("invalidate", "Invalidate one entry.", invalidate, (_ENTRY,)),
-        Action("invalidate_tag", "Invalidate all entries with a tag.", invalidate_tag, (_TAG,)),
+        Action("invalidate", "Invalidate one entry.", invalidate, (_ENTRY, _CURSOR)),
+        Action("invalidate_tag", "Invalidate all entries with a tag.", invalidate_tag, (_TAG, _CURSOR)),
         Action(
             "invalidate_function",
             "Invalidate all entries of a function, by its whole name or the last part of it.",
