@@ -101,6 +101,7 @@ class Runtimes:
             namespace=self._namespace,
             on_switches=self._switched,
             known_switches=lambda: self._modes.said.fleet,
+            switch_ends=self._modes.ends,
             unsettled=self._unsettled,
         )
         runtime.count_for_the_fleet(self._sums, self._watching)

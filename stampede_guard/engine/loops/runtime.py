@@ -79,6 +79,7 @@ class Runtime(Invalidating):
         namespace: str = "",
         on_switches: Callable[[Mapping[str, Switch]], None] = lambda fleet: None,
         known_switches: Callable[[], Mapping[str, Switch]] = dict,
+        switch_ends: dict[str, float] | None = None,
         unsettled: Unsettled | None = None,
     ) -> None:
         super().__init__()
@@ -119,7 +120,7 @@ class Runtime(Invalidating):
         self.shadow = Shadow(self)
         self._namespace = namespace
         self._modes_name = f"{namespace}:modes"
-        self._switches = Switches(self._read_switches, on_switches, known_switches)
+        self._switches = Switches(self._read_switches, on_switches, known_switches, ends=switch_ends)
         self.l1 = L1(self._hears, max_bytes=limits.l1_bytes, max_entries=limits.l1_entries)
         # A store with its own clock is in this process: a test that moves this clock moves all lifetimes.
         self.l1.clock = getattr(store, "clock", self.l1.clock)

@@ -18,6 +18,8 @@ class ModeResolver:
 
     def __init__(self) -> None:
         self.said: Modes = modes_from_environment()
+        self.ends: dict[str, float] = {}
+        """When the fleet's switches with a time end, by title: what all event loops of the process have read."""
         self._lock = PassableLock()
         renew_in_children(self, "_lock", PassableLock)
 
