@@ -34,7 +34,7 @@ async def record_expiry(redis_url: str, namespace: str, fleet: Fleet, ttl: float
             await asyncio.gather(*(_ask(fleet.url) for _ in range(USERS)))
             # Each worker publishes once in a slot.
             await asyncio.sleep(2 * WATCHED.seconds)
-            found += [herd for herd in herds(await watch.happened(most=2000)) if herd.stored]
+            found += [herd for herd in herds(await watch.herd_lines(most=2000)) if herd.stored]
             if any(len(herd.lanes) == fleet.size for herd in found):
                 break
     return max(found, key=lambda herd: (len(herd.lanes), herd.callers), default=None)

@@ -19,6 +19,7 @@ from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, FailedRecently, Found, Granted, Message
 from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.stores.fleet.series import Series
+from stampede_guard.stores.fleet.stream import HAPPENED, StreamName
 from stampede_guard.stores.protocol import Listener, Session, Store
 from stampede_guard.stores.switch import Switch
 from stampede_guard.values.encryption import Encryption
@@ -199,8 +200,10 @@ class EncryptedSession:
     async def count(self, namespace: str, series: Series, slot: int, numbers: Mapping[str, int]) -> int:
         return await self._inner.count(namespace, series, slot, numbers)
 
-    async def tell(self, namespace: str, happenings: Sequence[tuple[int, str]]) -> None:
-        await self._inner.tell(namespace, happenings)
+    async def tell(
+        self, namespace: str, happenings: Sequence[tuple[int, str]], *, stream: StreamName = HAPPENED
+    ) -> None:
+        await self._inner.tell(namespace, happenings, stream=stream)
 
     def forget(self, name: str, *, flight: str) -> None:
         self._inner.forget(name, flight=flight)

@@ -39,6 +39,7 @@ from stampede_guard.policy import Policy
 from stampede_guard.stores.connections.wire import modes_name
 from stampede_guard.stores.entries import Entries
 from stampede_guard.stores.fleet.series import Series
+from stampede_guard.stores.fleet.stream import HAPPENED, StreamName
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.switch import MOST_SWITCHES, Switch
 from stampede_guard.values.forks import in_children
@@ -372,7 +373,9 @@ class MemorySession:
     async def count(self, namespace: str, series: Series, slot: int, numbers: Mapping[str, int]) -> int:
         return slot
 
-    async def tell(self, namespace: str, happenings: Sequence[tuple[int, str]]) -> None:
+    async def tell(
+        self, namespace: str, happenings: Sequence[tuple[int, str]], *, stream: StreamName = HAPPENED
+    ) -> None:
         """Nobody could read it."""
 
     def forget(self, name: str, *, flight: str) -> None:

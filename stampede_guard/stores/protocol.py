@@ -11,6 +11,7 @@ from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Message,
 from stampede_guard.errors import StoreRefused
 from stampede_guard.policy import Policy
 from stampede_guard.stores.fleet.series import Series
+from stampede_guard.stores.fleet.stream import HAPPENED, StreamName
 from stampede_guard.stores.switch import Switch
 
 __all__ = ["Listener", "Session", "Store"]
@@ -127,8 +128,10 @@ class Session(Protocol):
         If that is more than one slot apart, nothing was added. Memory keeps no sums: no other process could ask.
         """
 
-    async def tell(self, namespace: str, happenings: Sequence[tuple[int, str]]) -> None:
-        """Add to the stream of what happened in the fleet: milliseconds ago, and a text. Memory keeps no stream."""
+    async def tell(
+        self, namespace: str, happenings: Sequence[tuple[int, str]], *, stream: StreamName = HAPPENED
+    ) -> None:
+        """Add to a stream of what happened in the fleet: milliseconds ago, and a text. Memory keeps no streams."""
 
     def forget(self, name: str, *, flight: str) -> None:
         """Release soon a lease of an ended flight. A command without an answer may have acquired it."""

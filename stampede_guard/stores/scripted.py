@@ -35,7 +35,7 @@ from stampede_guard.stores.connections.wire import (
     yes_or_no,
 )
 from stampede_guard.stores.fleet.series import MOST_FIELDS, Series
-from stampede_guard.stores.fleet.stream import KEPT_MS, MOST_KEPT, stream_name
+from stampede_guard.stores.fleet.stream import HAPPENED, KEPT_MS, MOST_KEPT, StreamName, stream_name
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.switch import MOST_SWITCHES, Switch
 
@@ -283,11 +283,13 @@ class ScriptedSession(ABC):
             raise malformed("the count script")
         return int(told)
 
-    async def tell(self, namespace: str, happenings: Sequence[tuple[int, str]]) -> None:
+    async def tell(
+        self, namespace: str, happenings: Sequence[tuple[int, str]], *, stream: StreamName = HAPPENED
+    ) -> None:
         args = [b"%d" % MOST_KEPT, b"%d" % KEPT_MS]
         for ago, text in happenings:
             args += [b"%d" % ago, name_bytes(text)]
-        if await self._run(_TELL, stream_name(namespace), args) != b"OK":
+        if await self._run(_TELL, stream_name(namespace, stream), args) != b"OK":
             raise malformed("the tell script")
 
     def forget(self, name: str, *, flight: str) -> None:

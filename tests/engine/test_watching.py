@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from stampede_guard import StampedeGuard
 from stampede_guard.engine.hooks import Hooks
 from stampede_guard.engine.stats.happenings import (
+    MOST_ALIKE,
     MOST_HERD_LINES,
     MOST_WAITING,
     RARE,
@@ -27,7 +28,16 @@ from stampede_guard.engine.stats.happenings import (
 )
 from stampede_guard.engine.stats.hottest import Hottest
 from stampede_guard.engine.stats.watching import HOTTEST, YOUNG, Watching
-from stampede_guard.events import BreakerOpened, Computed, Fallback, Hit, LeaseWon, Started, TakenOver
+from stampede_guard.events import (
+    BreakerOpened,
+    Computed,
+    Fallback,
+    Hit,
+    HoldLost,
+    LeaseWon,
+    Started,
+    TakenOver,
+)
 from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.fleet.snapshot import HotEntry, snapshot
 from stampede_guard.ops.fleet.viewer import Viewer
@@ -35,6 +45,7 @@ from stampede_guard.stores.console.console import Console
 from stampede_guard.stores.fleet.histogram import BOUNDS, bucket_of, quantile
 from stampede_guard.stores.fleet.series import WATCHED
 from stampede_guard.stores.fleet.stream import PROCESS_BEGAN, from_stream
+from stampede_guard.stores.fleet.telling import tell_operator
 from tests.support.gate import Gate, until
 from tests.support.guards import Guards
 
@@ -75,7 +86,9 @@ def test_a_quantile_needs_observations_and_ends_at_the_last_bound() -> None:
 
 
 def told(happenings: Happenings) -> list[dict[str, Any]]:
-    return [json.loads(line) for _, line in happenings.take()]
+    """In the order of their times, as readers see them."""
+    lines = sorted(happenings.take() + happenings.take_steps(), key=lambda line: -line[0])
+    return [json.loads(line) for _, line in lines]
 
 
 def test_a_lease_is_told_with_its_token_and_its_hashed_name() -> None:
@@ -123,7 +136,10 @@ def test_storms_of_herds_leave_places_for_faults_and_say_what_is_missing() -> No
         happenings(Started("f", f"entry {number}", "flight"))
     for _ in range(2 * MOST_WAITING):
         happenings(TakenOver("f", "entry"))
-    found = told(happenings)
+    happenings(HoldLost("nightly", "shop:nightly", 7, 0.5, "lapsed"))
+    rare = [json.loads(line)["kind"] for _, line in happenings.take()]
+    assert rare == ["taken over"] * MOST_ALIKE + ["lease lost"]
+    found = [json.loads(line) for _, line in happenings.take_steps()]
     assert sum(one["kind"] == "began" for one in found) == MOST_HERD_LINES
     assert sum(one["kind"] == "taken over" for one in found) == MOST_WAITING - MOST_HERD_LINES
     assert found[-1]["kind"] == "left out" and found[-1]["lines"] > MOST_WAITING
@@ -153,8 +169,10 @@ def test_a_fault_outside_the_sample_brings_the_story_of_its_entry() -> None:
     happenings.step("asked", "f", f"{outside} of others", {"flight": "2"})
     happenings(TakenOver("f", outside))
     happenings.step("landed", "f", outside, {"flight": "1"})
-    kinds = [one["kind"] for one in told(happenings) if one["key"] == hashed(outside)]
-    assert kinds == ["asked", "waits", "taken over", "landed"]
+    (fault,) = happenings.take()
+    steps = [json.loads(line) for _, line in happenings.take_steps()]
+    assert json.loads(fault[1])["kind"] == "taken over"
+    assert [one["kind"] for one in steps if one["key"] == hashed(outside)] == ["asked", "waits", "landed"]
 
 
 def test_what_other_programs_wrote_into_the_stream_is_ignored() -> None:
@@ -309,7 +327,8 @@ async def test_a_fleet_publishes_while_somebody_watches(
         assert "taken over" in [one.kind for one in happened]
         assert isinstance(seen.hottest[0], HotEntry)
         keys = [key async for key in keys_of(console, namespace)]
-        assert keys and all(0 < ttl <= WATCHED.kept_ms * 2 for _, ttl in keys)
+        assert {key.rpartition(b":")[2] for key, _ in keys} >= {b"happened}", b"herds}"}
+        assert all(0 < ttl <= WATCHED.kept_ms * 2 for _, ttl in keys)
 
         await session.switch(namespace, "*watched", None)
         await until(lambda: not any(guard.engine.hooks.any for guard in fleet))
@@ -333,17 +352,37 @@ async def test_a_computation_that_begins_is_told_at_once_because_its_process_may
             await gate.arrival()
             kinds: list[str] = []
             while "began" not in kinds:
-                kinds = [one.kind for one in await watch.happened()]
+                kinds = [one.kind for one in await watch.herd_lines()]
             assert kinds == [PROCESS_BEGAN, "asked", "granted", "began"]
             gate.open()
             await caller
+
+
+async def test_steps_of_herds_do_not_push_out_what_an_operator_did_nor_a_lost_lease(
+    valkey_url: str, namespace: str, console: Console
+) -> None:
+    async with Guards(valkey_url, namespace) as guards, session_at(valkey_url) as session:
+        guard = guards.guard()
+        await guard.get_or_compute("warm", functools.partial(computed, 7))
+        async with Viewer(console, session, namespace) as watch:
+            await until(lambda: guard.engine.hooks.any)
+            await tell_operator(session, namespace, what="mode", function="*", user="ada", said="off")
+            guard.engine.hooks.tell(HoldLost("nightly", "shop:nightly", 7, 0.5, "lapsed"))
+            for number in range(3):
+                for entry in range(MOST_HERD_LINES * SAMPLED):
+                    guard.engine.hooks.tell(Started("f", f"{number} {entry}", "flight"))
+                await guard.engine.runtime().publishers.aclose()
+            kinds = [one.kind for one in await watch.happened()]
+            herds = [one.kind for one in await watch.herd_lines()]
+    assert sorted(kinds) == ["lease lost", "operator", PROCESS_BEGAN]
+    assert herds.count("began") > 190 and "lease lost" in herds
 
 
 async def keys_of(console: Console, namespace: str) -> AsyncIterator[tuple[bytes, int]]:
     machine = console.masters[0]
     _, found = await machine.ask("SCAN", 0, "MATCH", f"{{{namespace}:*}}", "COUNT", 100_000)
     for key in found:
-        if b":watched:" in key or key.endswith(b":happened}"):
+        if b":watched:" in key or key.endswith((b":happened}", b":herds}")):
             yield key, await machine.ask("PTTL", key)
 
 

@@ -93,6 +93,7 @@ async def _everything(one: Session, other: Session, store: Any) -> None:
         await one.count("shop", MINUTES, int(time.time() // 60), {"hits:shop.quality": 1})
     with contextlib.suppress(StoreError):
         await one.tell("shop", [(5, '{"kind": "taken over"}')])
+        await one.tell("shop", [(5, '{"kind": "asked"}')], stream="herds")
     for outcome in ("value", "failure"):
         with contextlib.suppress(StoreError):
             answer = await one.acquire(NAME, flight="holder", policy=POLICY)

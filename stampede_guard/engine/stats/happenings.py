@@ -15,6 +15,9 @@
 All processes choose the same entries for the sample, because the entry's hash decides. So a herd is recorded in all of
 its processes, or in none. If an entry outside the sample has a fault, this process adds what its flights did before, as
 far as it remembers that. Hits never appear.
+
+Steps of herds are many, and everything else is rare. So they go to two streams: `take_steps` and `take`. In a storm of
+faults, those after the first few of their kind go with the steps.
 """
 
 from __future__ import annotations
@@ -51,9 +54,11 @@ from stampede_guard.values.processplace import this_place
 __all__ = ["Happenings", "hashed"]
 
 MOST_WAITING = 500
-"""Lines of this process between two publications. Further ones are counted and left out."""
+"""Lines of this process for one stream between two publications. Further ones are counted and left out."""
 MOST_HERD_LINES = 200
 """Of these, lines about herds. So a storm of herds leaves places for faults."""
+MOST_ALIKE = 5
+"""Faults of entries of one kind between two publications that stay out of the stream of herds."""
 SAMPLED = 16
 """One entry in this many belongs to the sample while herds are frequent; all do while they are rare."""
 RARE = 50
@@ -78,6 +83,8 @@ _FAULT: dict[type[Event], str] = {
     HoldLost: "lease lost",
     JobEnded: "job ended",
 }
+_OF_ENTRIES = frozenset(("taken over", "lapsed", "fallback", "timed out", "not stored"))
+"""Faults that come as often as computations."""
 _DETAILS = ("flight", "token", "seconds", "outcome", "error", "fallback", "what", "part", "kind", "why")
 LONGEST_WORD = 200
 
@@ -105,14 +112,17 @@ class Happenings:
         self.shows_names = shows_names
         self._clock = clock
         self._lines: collections.deque[_TimedLine] = collections.deque()
+        self._steps: collections.deque[_TimedLine] = collections.deque()
         self._herd_lines = 0
-        self._left_out = 0
+        self._alike: collections.Counter[str] = collections.Counter()
+        self._left_out = self._steps_left_out = 0
         self._outside: collections.deque[_TimedLine] = collections.deque(maxlen=MOST_REMEMBERED)
         self._faulty: set[str] = set()
         """Entries with a fault since the last publication."""
         self._lock = PassableLock()
         renew_in_children(self, "_lock", PassableLock)
         renew_in_children(self, "_lines", collections.deque)
+        renew_in_children(self, "_steps", collections.deque)
 
     def __call__(self, event: Event, /) -> None:
         kind = _HERD.get(type(event))
@@ -123,7 +133,12 @@ class Happenings:
             with self._lock:
                 if entry:
                     self._recall(entry)
-                self._add(self._line(fault, getattr(event, "function", ""), entry, _details(event)))
+                line = self._line(fault, getattr(event, "function", ""), entry, _details(event))
+                self._alike[fault] += fault in _OF_ENTRIES
+                if self._alike[fault] > MOST_ALIKE:
+                    self._add_step(line)
+                else:
+                    self._add(line)
 
     def began(self, ago: float) -> None:
         """This process began so many seconds ago."""
@@ -141,10 +156,10 @@ class Happenings:
             ):
                 self._outside.append(line)
             elif self._herd_lines >= MOST_HERD_LINES:
-                self._left_out += 1
+                self._steps_left_out += 1
             else:
                 self._herd_lines += 1
-                self._add(line)
+                self._add_step(line)
 
     def _line(self, kind: str, function: str, entry: str, details: Mapping[str, object]) -> _TimedLine:
         shown = entry[:LONGEST_WORD] if self.shows_names or not entry else hashed(entry)
@@ -157,7 +172,7 @@ class Happenings:
             self._faulty.add(entry)
         for line in [line for line in self._outside if line.entry == entry]:
             self._outside.remove(line)
-            self._add(line)
+            self._add_step(line)
 
     def _add(self, line: _TimedLine) -> None:
         if len(self._lines) >= MOST_WAITING:
@@ -165,13 +180,30 @@ class Happenings:
         else:
             self._lines.append(line)
 
+    def _add_step(self, line: _TimedLine) -> None:
+        if len(self._steps) >= MOST_WAITING:
+            self._steps_left_out += 1
+        else:
+            self._steps.append(line)
+
     def take(self) -> list[tuple[int, str]]:
-        """What has come together since the last call: how many milliseconds ago, and the line."""
+        """What has come together since the last call, without herds: how many milliseconds ago, and the line."""
         with self._lock:
             lines, self._lines = self._lines, collections.deque()
+            self._alike.clear()
+            left_out, self._left_out = self._left_out, 0
+        return self._texts(lines, left_out)
+
+    def take_steps(self) -> list[tuple[int, str]]:
+        """The same about herds."""
+        with self._lock:
+            lines, self._steps = self._steps, collections.deque()
             self._herd_lines = 0
             self._faulty.clear()
-            left_out, self._left_out = self._left_out, 0
+            left_out, self._steps_left_out = self._steps_left_out, 0
+        return self._texts(lines, left_out)
+
+    def _texts(self, lines: collections.deque[_TimedLine], left_out: int) -> list[tuple[int, str]]:
         now = self._clock()
         if left_out:
             lines.append(_TimedLine(now, "", {"kind": "left out", "lines": left_out}))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stampede_guard.engine.stats.publisher import MinuteSums, Publisher
 from stampede_guard.stores.fleet.series import Series
+from stampede_guard.stores.fleet.stream import HERDS
 
 if TYPE_CHECKING:
     from stampede_guard.engine.stats.counting import Sums
@@ -38,6 +39,8 @@ class Publishers:
             assert watching is not None
             if happenings := watching.happenings.take():
                 await session.tell(namespace, happenings)
+            if steps := watching.happenings.take_steps():
+                await session.tell(namespace, steps, stream=HERDS)
             return True
 
         self._watching = watching

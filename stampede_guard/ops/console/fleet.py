@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from stampede_guard.errors import Misuse, StoreError, StoreUnavailable
 from stampede_guard.ops.fleet.herds import HerdStory, herds
@@ -20,6 +20,7 @@ from stampede_guard.ops.fleet.snapshot import Snapshot, snapshot
 from stampede_guard.ops.fleet.viewer import Viewer
 from stampede_guard.stores.console.console import Console
 from stampede_guard.stores.fleet.series import WATCHED
+from stampede_guard.stores.fleet.stream import HERD_KINDS
 from stampede_guard.stores.fleet.sums import FunctionSums
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Fleet:
         self._slots: dict[int, Mapping[bytes, bytes]] = {}
         self._totals: dict[int, tuple[Mapping[bytes, bytes], FunctionSums]] = {}
         self._seen: tuple[object, object, Snapshot] | None = None
-        self._told: dict[int, _Told] = {}
+        self._told: dict[tuple[str, int], _Told] = {}
         self._herds: tuple[Sequence[Happening], Sequence[HerdStory]] | None = None
         self._looked = 0.0
         self._mapped = -MAP_SECONDS
@@ -213,12 +214,16 @@ class Fleet:
         return found
 
     async def happened(self, *, most: int = 200) -> Sequence[Happening]:
-        """The newest faults and herds, oldest first. All viewers of about two seconds share one answer."""
+        """The newest of everything but herds, oldest first."""
+        return await self._lines("happened", most)
+
+    async def _lines(self, which: Literal["happened", "herd_lines"], most: int) -> Sequence[Happening]:
+        """All viewers of about two seconds share one answer."""
         reached = await self.reached()
-        told = self._told.get(most)
+        told = self._told.get((which, most))
         if told is None or not told.serves(reached, self._clock()):
-            asking = asyncio.ensure_future(reached.watch.happened(most=most))
-            told = self._told[most] = _Told(reached, self._clock(), asking)
+            asking = asyncio.ensure_future(getattr(reached.watch, which)(most=most))
+            told = self._told[which, most] = _Told(reached, self._clock(), asking)
         try:
             return await asyncio.shield(told.lines)
         except StoreError:
@@ -231,7 +236,9 @@ class Fleet:
 
     async def herds(self, *, lines: int) -> tuple[Sequence[Happening], Sequence[HerdStory]]:
         """The newest lines, and the herds that they tell of. Both are made once for all viewers of the same lines."""
-        happened = await self.happened(most=lines)
+        happened = await self._lines("herd_lines", lines)
         if self._herds is None or self._herds[0] is not happened:
-            self._herds = happened, herds(happened)
+            # Older faults have outlived the steps of their herds.
+            first = min((one.at for one in happened if one.kind in HERD_KINDS), default=0.0)
+            self._herds = happened, herds([one for one in happened if one.at >= first])
         return self._herds

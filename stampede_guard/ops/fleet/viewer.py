@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from stampede_guard.errors import StoreError
 from stampede_guard.ops.fleet.masking import masked
 from stampede_guard.ops.fleet.snapshot import Snapshot, snapshot
 from stampede_guard.stores.fleet.series import WATCHED
+from stampede_guard.stores.fleet.stream import HERD_KINDS, HERDS
 from stampede_guard.stores.switch import WATCH_TITLE, Switch
 
 if TYPE_CHECKING:
@@ -93,6 +94,16 @@ class Viewer:
         return snapshot(found, shows_names=self._shows_names)
 
     async def happened(self, *, most: int = 200) -> list[Happening]:
-        """The newest faults and herds of the fleet, oldest first."""
+        """The newest faults, births, leases, jobs and acts of operators, oldest first."""
         found = await self._console.happened(self._namespace, most=most)
-        return found if self._shows_names else [masked(one) for one in found]
+        # Processes of earlier versions write their herds into this stream.
+        return self._visible(one for one in found if one.kind not in HERD_KINDS)
+
+    async def herd_lines(self, *, most: int = 200) -> list[Happening]:
+        """The newest steps of herds, and with them what `happened` tells; oldest first. At most so many of each."""
+        others = await self._console.happened(self._namespace, most=most)
+        steps = await self._console.happened(self._namespace, most=most, stream=HERDS)
+        return self._visible(sorted(others + steps, key=lambda one: one.at))
+
+    def _visible(self, found: Iterable[Happening]) -> list[Happening]:
+        return [one if self._shows_names else masked(one) for one in found]

@@ -25,7 +25,7 @@ from stampede_guard.stores.connections.wire import entry_keys, modes_keys, name_
 from stampede_guard.stores.console.looking import HEAD, parse_look
 from stampede_guard.stores.console.view import EntryView
 from stampede_guard.stores.fleet.series import MINUTES, Series
-from stampede_guard.stores.fleet.stream import Happening, from_stream, stream_name
+from stampede_guard.stores.fleet.stream import HAPPENED, Happening, StreamName, from_stream, stream_name
 from stampede_guard.stores.fleet.sums import FunctionSums, from_fields
 from stampede_guard.stores.redis import RedisStore
 from stampede_guard.stores.sentinel import SentinelStore
@@ -308,9 +308,11 @@ class Console:
                 raise answer
         return {slot: _pairs(answer) for slot, answer in answers.items()}
 
-    async def happened(self, namespace: str, *, since: str = "-", most: int = 1000) -> list[Happening]:
+    async def happened(
+        self, namespace: str, *, since: str = "-", most: int = 1000, stream: StreamName = HAPPENED
+    ) -> list[Happening]:
         """What happened in the fleet while somebody watched: the newest items of the last hour, oldest first."""
-        name = stream_name(namespace)
+        name = stream_name(namespace, stream)
         answer = await self.master_of(name).ask("XREVRANGE", *modes_keys(name), "+", since, "COUNT", most)
         return from_stream(_pairs(fields) for _, fields in reversed(answer))
 

@@ -1,4 +1,7 @@
-"""What happened in a fleet, in order, while somebody watched: a stream of a namespace that keeps the newest items.
+"""What happened in a fleet, in order, while somebody watched: two streams of a namespace that keep the newest items.
+
+Busy processes write many steps of herds per second. These have a stream of their own, so that they do not push out what
+an operator did, lost leases, outcomes of jobs, births of processes and faults.
 
 An item has the server's time of the event in milliseconds (`at`) and a JSON object (`what`).
 """
@@ -10,9 +13,11 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 __all__ = [
+    "HAPPENED",
+    "HERDS",
     "HERD_KINDS",
     "KEPT_MS",
     "LONGEST",
@@ -20,13 +25,14 @@ __all__ = [
     "NO_FAULTS",
     "PROCESS_BEGAN",
     "Happening",
+    "StreamName",
     "from_stream",
     "hashed",
     "stream_name",
 ]
 
 MOST_KEPT = 5000
-"""Items of the stream, about: older ones are dropped."""
+"""Items of each stream, about: older ones are dropped."""
 KEPT_MS = 3600 * 1000
 LONGEST = 16_000
 """Bytes of an item that are read. Ours are shorter, also if each letter of their names is escaped; another program may
@@ -68,8 +74,15 @@ def hashed(entry: str) -> str:
     return "#" + hashlib.blake2b(entry.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def stream_name(namespace: str) -> str:
-    return f"{namespace}:happened"
+StreamName = Literal["happened", "herds"]
+HAPPENED: StreamName = "happened"
+"""Everything but herds. Processes of earlier versions also write their herds here."""
+HERDS: StreamName = "herds"
+"""Steps of herds, and the faults of a storm."""
+
+
+def stream_name(namespace: str, stream: StreamName = HAPPENED) -> str:
+    return f"{namespace}:{stream}"
 
 
 def from_stream(items: Iterable[Mapping[bytes, bytes]]) -> list[Happening]:

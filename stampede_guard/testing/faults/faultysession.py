@@ -14,6 +14,7 @@ from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Message
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.stores.fleet.series import Series
+from stampede_guard.stores.fleet.stream import HAPPENED, StreamName
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.switch import Switch
 
@@ -147,9 +148,11 @@ class FaultySession:
         self._reached()
         return await self._inner.count(namespace, series, slot, numbers)
 
-    async def tell(self, namespace: str, happenings: Sequence[tuple[int, str]]) -> None:
+    async def tell(
+        self, namespace: str, happenings: Sequence[tuple[int, str]], *, stream: StreamName = HAPPENED
+    ) -> None:
         self._reached()
-        await self._inner.tell(namespace, happenings)
+        await self._inner.tell(namespace, happenings, stream=stream)
 
     def _reached(self) -> None:
         if self._store.failing:

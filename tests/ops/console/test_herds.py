@@ -33,9 +33,9 @@ async def test_viewers_of_one_moment_share_what_was_read_and_put_together(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, read, gathered = [100.0], Counter[int](), Counter[str]()
-    asked, together = Viewer.happened, fleets.herds
+    asked, together = Viewer.herd_lines, fleets.herds
 
-    async def happened(watch: Viewer, *, most: int = 200) -> list[Happening]:
+    async def herd_lines(watch: Viewer, *, most: int = 200) -> list[Happening]:
         read[most] += 1
         return await asked(watch, most=most)
 
@@ -43,7 +43,7 @@ async def test_viewers_of_one_moment_share_what_was_read_and_put_together(
         gathered["herds"] += 1
         return together(lines)
 
-    monkeypatch.setattr(Viewer, "happened", happened)
+    monkeypatch.setattr(Viewer, "herd_lines", herd_lines)
     monkeypatch.setattr(fleets, "herds", herds_of)
     monkeypatch.setattr(browser.fleet, "_clock", lambda: now[0])
     pages = await asyncio.gather(*(browser.see("/herds") for _ in range(8)))
@@ -59,14 +59,14 @@ async def test_viewers_of_one_moment_share_what_was_read_and_put_together(
 async def test_lines_that_could_not_be_read_are_asked_for_again(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, fails = Viewer.happened, [True]
+    asked, fails = Viewer.herd_lines, [True]
 
-    async def happened(watch: Viewer, *, most: int = 200) -> list[Happening]:
+    async def herd_lines(watch: Viewer, *, most: int = 200) -> list[Happening]:
         if fails.pop():
             raise StoreRefused("LOADING")
         return await asked(watch, most=most)
 
-    monkeypatch.setattr(Viewer, "happened", happened)
+    monkeypatch.setattr(Viewer, "herd_lines", herd_lines)
     assert (await browser.see("/herds")).status_code == 503
     fails.append(False)
     assert (await browser.see("/herds")).status_code == 200

@@ -15,7 +15,7 @@ from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.cli.texts import seconds_text
 from stampede_guard.ops.fleet.viewer import Viewer
 from stampede_guard.stores.fleet.series import WATCHED
-from stampede_guard.stores.fleet.stream import NO_FAULTS
+from stampede_guard.stores.fleet.stream import PROCESS_BEGAN
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -65,11 +65,11 @@ def top(
                 if not as_json:
                     say(f"waiting for the first numbers of the fleet ({wait:g} s)...", err=True)
                 await asyncio.sleep(wait)
-                seen, happened = await watch.look(), await watch.happened()
+                seen = await watch.look()
                 if as_json:
-                    answer(_as_json(seen, happened))
+                    answer(_as_json(seen, await watch.herd_lines()))
                 else:
-                    screen().print(_picture(seen, happened, namespace))
+                    screen().print(_picture(seen, await watch.happened(), namespace))
             else:
                 await _follow(watch, namespace)
         return 0
@@ -137,7 +137,7 @@ def _picture(seen: Snapshot, happened: list[Happening], namespace: str) -> Group
     parts += [Text(f"! {one}", style="bold red") for one in seen.troubles[:LINES]]
     sums = f"computed, collapsed, failed and saved time: sums of the last {seen.seconds:.0f} s"
     parts += ["", _functions(seen), Text(sums, style="dim"), "", _hottest(seen)]
-    faults = [one for one in happened if one.kind not in NO_FAULTS][-LINES:]
+    faults = [one for one in happened if one.kind != PROCESS_BEGAN][-LINES:]
     if faults:
         parts += ["", *(Text(_line(one)) for one in faults)]
     return Group(*parts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stampede_guard.ops.console.fleet import KEPT_SLOTS
 from stampede_guard.ops.console.screen import Asked, ConsoleScreen
 from stampede_guard.stores.fleet.series import WATCHED
-from stampede_guard.stores.fleet.stream import NO_FAULTS
+from stampede_guard.stores.fleet.stream import PROCESS_BEGAN
 from stampede_guard.stores.fleet.sums import FunctionSums
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ LINES = 12
 async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
     seen = await fleet.now()
     total = seen.all
-    faults = [one for one in await fleet.happened() if one.kind not in NO_FAULTS][-LINES:]
+    faults = [one for one in await fleet.happened() if one.kind != PROCESS_BEGAN][-LINES:]
     return {
         "seconds": seen.seconds,
         "processes": seen.processes,
