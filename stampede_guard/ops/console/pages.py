@@ -134,9 +134,11 @@ class Page:
         label: str,
         kind: str = "",
         choose: dict[str, Sequence[str]] | None = None,
+        typed: dict[str, int] | None = None,
         **fields: Any,
     ) -> Markup:
         """A form with one button. Empty unless the action is allowed. `choose`: fields that the user selects.
+        `typed`: fields that the user types, each with its most characters.
 
         `kind`: `danger` for what cannot be undone.
         """
@@ -145,7 +147,7 @@ class Page:
         return Markup(
             _ENVIRONMENT.get_template("form.html").render(
                 to=f"{self.base}/act/{action}", token=self.token, back=self.here, label=label, kind=kind,
-                choose=choose or {}, fields=fields,
+                choose=choose or {}, typed=typed or {}, fields=fields,
             )
         )  # fmt: skip
 

@@ -162,7 +162,7 @@ async def test_a_key_a_tag_and_a_function_are_invalidated(named: Browser, hiding
     done = await named.submit("invalidate", page="/keys", entry=shop.key(7))
     assert done.status_code == 200 and "is invalidated" in done.text
     assert {one["entry"] for one in await entries(named, function="quality")} == {shop.key(8), shop.key(9)}
-    (mark,) = [one["entry"] for one in await entries(hiding, tag="project:8")]
+    mark = hashed(shop.key(8))
     assert (await hiding.submit("invalidate", page="/keys", entry=mark)).status_code == 200
     assert {one["entry"] for one in await entries(named, function="quality")} == {shop.key(9)}
     assert (await named.submit("invalidate_tag", page="/keys", tag="project:9")).status_code == 200
@@ -170,6 +170,37 @@ async def test_a_key_a_tag_and_a_function_are_invalidated(named: Browser, hiding
     done = await named.submit("invalidate_function", page="/keys", function="report")
     assert "1 entry of report is invalidated" in done.text
     assert await entries(named, function="shop.report") == []
+
+
+async def test_a_viewer_who_may_not_see_names_cannot_ask_whether_one_exists(
+    hiding: Browser, shop: Any
+) -> None:
+    """Otherwise user=1, user=2 and so on tell who the users are."""
+    space = shop.key(7).partition(":")[0]
+    there, not_there = shop.key(7), shop.key(70)
+    for path in ("/keys", "/api/keys"):
+        for query in (
+            *({"entry": name} for name in (there, not_there, "#project:7", f"{space}:#project:7")),
+            *({"tag": tag} for tag in ("project:7", "project:70", f"{space}:#project:7")),
+        ):
+            answer = await hiding.see(path, **query)
+            assert answer.status_code == 404 and "names of entries are hidden" in answer.text, query
+    assert (await hiding.see("/api/keys", entry=hashed(there))).json()["one"]["exists"] is True
+    (found,) = await entries(hiding, tag=hashed(f"{space}:#project:7"))
+    assert found["entry"] == hashed(there)
+
+
+async def test_who_may_invalidate_tags_can_also_type_one_that_is_not_shown(
+    named: Browser, hiding: Browser, shop: Any
+) -> None:
+    text = (await hiding.see("/keys")).text
+    assert '<input name="tag" placeholder="Tag" aria-label="Tag" maxlength="500" required>' in text
+    told = [
+        (await hiding.submit("invalidate_tag", page="/keys", tag=tag)).text.replace(tag, "")
+        for tag in ("project:8", "project:80")
+    ]
+    assert told[0] == told[1], "nor does the answer say which tags exist"
+    assert [len(await entries(named, tag=f"project:{number}")) for number in (7, 8)] == [1, 0]
 
 
 async def test_entries_of_other_namespaces_are_out_of_reach(named: Browser, shop: Any) -> None:

@@ -47,6 +47,8 @@ async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
         "looked": 0,
         "one": None,
     }
+    if not fleet.shows_names:
+        _check_hidden(asked["entry"], asked["tag"])
     if asked["entry"]:
         (view,) = await servers.look([await _named(fleet, asked["entry"], asked["cursor"])])
         told["one"] = _row(fleet, view) | _details(fleet, view)
@@ -60,6 +62,12 @@ async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
             "looked": page.looked,
         }
     return told | {"unreached": sorted(servers.unreached)}
+
+
+def _check_hidden(*given: str) -> None:
+    """Names are refused: the page would say which exist, and somebody could try one after the other."""
+    if any(one and not _HASH.fullmatch(one) for one in given):
+        raise Misuse("names of entries are hidden here: give the hash of an entry or tag from this list")
 
 
 # --- what is shown --------------------------------------------------------------------------------
