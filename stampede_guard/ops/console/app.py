@@ -176,7 +176,7 @@ class ConsoleApp:
 
     async def _live(self, screen: ConsoleScreen, request: Request) -> Response:
         if self._streams.is_full or not screen.streams:
-            # The browser does not try again after this status.
+            # The browser does not connect again by itself after this status.
             return Response(status_code=204)
         page = await self._page_of(request, screen, session_of_request(request) or new_session())
 

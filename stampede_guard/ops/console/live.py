@@ -8,10 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 __all__ = ["MOST_STREAMS", "Streams"]
 
 MOST_STREAMS = 32
-"""At once, in one process. A page that gets none stays as it is, and works."""
+"""At once, in one process. A page that gets none stays as it is, works, and asks again in half a minute."""
 EVERY_SECONDS = 2.5
-UPDATES = 120
-"""Of one stream, about five minutes. The browser then connects again, and `allow` decides again."""
+UPDATES = 8
+"""Of one stream, about twenty seconds. The browser then connects again, and `allow` decides again. A server that shuts
+down waits for its streams, and does not tell a mounted application."""
+AGAIN_MS = 1_000
+"""After how long the browser connects again, where browsers would choose three to five seconds."""
 
 
 class Streams:
@@ -44,4 +47,5 @@ class Streams:
 
 
 def _event(text: str) -> bytes:
-    return ("".join(f"data: {line}\n" for line in text.splitlines()) + "\n").encode("utf-8", "replace")
+    lines = "".join(f"data: {line}\n" for line in text.splitlines())
+    return f"{lines}retry: {AGAIN_MS}\n\n".encode("utf-8", "replace")

@@ -122,6 +122,22 @@ async def test_streams_that_begin_together_are_not_too_many() -> None:
     assert not streams.is_full
 
 
+async def test_a_stream_ends_within_the_patience_of_a_server_that_shuts_down() -> None:
+    """The server waits for it: mounted, the console is not told of the shutdown. The page connects again at once."""
+    paused: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        paused.append(seconds)
+
+    async def render() -> str:
+        return "text"
+
+    told = [one async for one in Streams(pause=pause).follow(render)]
+    assert told[0] == b"data: text\nretry: 1000\n\n" and set(told[1:]) == {b": unchanged\n\n"}
+    # Kubernetes and Docker Compose kill after 30 and 10 s; `docs/operators.md` says what to set for less.
+    assert sum(paused) <= 20
+
+
 async def test_names_that_are_no_text_hide_no_entry(guard: StampedeGuard, shop: Any, valkey: Any) -> None:
     """Another program's key, and half of a surrogate pair in one of ours."""
     space = guard.namespace.encode()

@@ -6,12 +6,23 @@
   const state = document.querySelector("[data-state]");
   if (!main || !window.EventSource) return;
   const parts = (page) => [...page.querySelectorAll("[data-live][id]")].map((part) => part.id).join(" ");
-  const stream = new EventSource(main.dataset.stream);
-  stream.onopen = () => { state.textContent = "Live."; };
-  stream.onerror = () => {
-    state.textContent = stream.readyState === 2 ? "Not live: reload for new numbers." : "Connecting again.";
-  };
-  stream.onmessage = (event) => {
+  const AGAIN_MS = 30000;
+  let failures = 0;
+  function connect() {
+    const stream = new EventSource(main.dataset.stream);
+    stream.onopen = () => { failures = 0; state.textContent = "Live."; };
+    stream.onerror = () => {
+      // The server ends a stream after some updates, and the browser connects again: the first failure is none.
+      failures += 1;
+      if (stream.readyState === EventSource.CLOSED) {
+        // There is no place for this page, or a proxy has answered for a server that is away.
+        state.textContent = "Not live now: reload for new numbers.";
+        setTimeout(connect, AGAIN_MS);
+      } else if (failures > 1) state.textContent = "Connecting again.";
+    };
+    stream.onmessage = show;
+  }
+  function show(event) {
     const fresh = new DOMParser().parseFromString(event.data, "text/html");
     if (parts(fresh) !== parts(main)) {
       // Even while somebody types: old numbers must not stay.
@@ -32,5 +43,6 @@
       old.replaceWith(document.adoptNode(part));
       part.querySelectorAll(".scroll").forEach((box, at) => { box.scrollLeft = places[at] || 0; });
     }
-  };
+  }
+  connect();
 })();
