@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from stampede_guard.errors import Misuse, StoreError, StoreUnavailable
 from stampede_guard.ops.fleet.herds import HerdStory, herds
 from stampede_guard.ops.fleet.reaching import session_of
-from stampede_guard.ops.fleet.snapshot import Snapshot, snapshot
+from stampede_guard.ops.fleet.snapshot import Adding, Snapshot, snapshot
 from stampede_guard.ops.fleet.viewer import Viewer
 from stampede_guard.stores.console.console import Console
 from stampede_guard.stores.fleet.series import WATCHED
@@ -102,6 +102,7 @@ class Fleet:
         self._holding: asyncio.Task[None] | None = None
         self._slots: dict[int, Mapping[bytes, bytes]] = {}
         self._totals: dict[int, tuple[Mapping[bytes, bytes], FunctionSums]] = {}
+        self._counted: dict[int, tuple[Mapping[bytes, bytes], Snapshot]] = {}
         self._seen: tuple[object, object, Snapshot] | None = None
         self._told: dict[tuple[str, int], _Told] = {}
         self._herds: tuple[Sequence[Happening], Sequence[HerdStory]] | None = None
@@ -179,7 +180,8 @@ class Fleet:
         wanted = range(last - KEPT_SLOTS + 1, last + 1)
         missing = [slot for slot in wanted if slot not in self._slots or slot > last - CHANGING]
         found = await reached.servers.slots_of(self.namespace, WATCHED, missing)
-        kept = self._slots | found
+        # An unchanged slot remains the same object, so nobody counts it again.
+        kept = self._slots | {slot: new for slot, new in found.items() if new != self._slots.get(slot)}
         self._slots = {slot: kept[slot] for slot in wanted if slot in kept}
         return self._slots
 
@@ -196,8 +198,23 @@ class Fleet:
         # Open pages ask for the same: the application's event loop must not count for each of them.
         marks = [(slot, id(fields)) for slot, fields in window.items()]
         if self._seen is None or self._seen[0] != marks:
-            self._seen = marks, window, snapshot(window, shows_names=self.shows_names)
+            self._counted = {slot: known for slot, known in self._counted.items() if slot in window}
+            adding = Adding()
+            for slot, fields in window.items():
+                adding.add(await self._count(slot, fields))
+                await asyncio.sleep(0)
+            self._seen = marks, window, adding.sum
         return self._seen[2]
+
+    async def _count(self, slot: int, fields: Mapping[bytes, bytes]) -> Snapshot:
+        """One of the newest slots. An unchanged slot is counted once."""
+        known = self._counted.get(slot)
+        if known is None or known[0] is not fields:
+            only = snapshot({slot: fields}, most_hot=None, shows_names=self.shows_names)
+            known = self._counted[slot] = fields, only
+            # A fleet with a thousand functions takes 30 ms for each.
+            await asyncio.sleep(0)
+        return known[1]
 
     async def totals(self) -> dict[int, FunctionSums | None]:
         """The sums of all functions, by slot; None where nobody watched. An unchanged slot is counted once."""
@@ -207,8 +224,10 @@ class Fleet:
         for slot, fields in slots.items():
             known = self._totals.get(slot)
             if known is None or known[0] is not fields:
-                known = self._totals[slot] = fields, snapshot({slot: fields}).all
-                # A fleet with a thousand functions takes 30 ms for each.
+                counted = self._counted.get(slot)
+                same = counted is not None and counted[0] is fields
+                only = counted[1] if counted is not None and same else snapshot({slot: fields})
+                known = self._totals[slot] = fields, only.all
                 await asyncio.sleep(0)
             found[slot] = known[1] if fields else None
         return found

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stampede_guard.ops.fleet.masking import masked_key
 from stampede_guard.ops.fleet.wording import counted
 from stampede_guard.stores.fleet.series import WATCHED
 from stampede_guard.stores.fleet.sums import FunctionSums, from_fields
 
-__all__ = ["HotEntry", "Snapshot", "snapshot"]
+__all__ = ["Adding", "HotEntry", "Snapshot", "snapshot"]
 
+MOST_HOT = 20
 GAUGES = ("processes", "in_flight", "l1_bytes", "ok", "away", "refused", "full")
 
 
@@ -89,11 +90,11 @@ class Snapshot:
 
 
 def snapshot(
-    slots: Mapping[int, Mapping[bytes, bytes]], *, most_hot: int = 20, shows_names: bool = False
+    slots: Mapping[int, Mapping[bytes, bytes]], *, most_hot: int | None = MOST_HOT, shows_names: bool = False
 ) -> Snapshot:
     """From the fields of complete slots, by number. Ignores what other programs have written.
 
-    `shows_names`: names of the hottest entries, where processes publish them; else hashes.
+    `shows_names`: names of the hottest entries, where processes publish them; else hashes. `most_hot`: None = all.
     """
     newest = slots[max(slots)] if slots else {}
     gauges = {name: _number(newest.get(f"{name}:".encode())) for name in GAUGES}
@@ -111,7 +112,35 @@ def snapshot(
     )
 
 
-def _hottest(slots: Iterable[Mapping[bytes, bytes]], most: int, *, shows_names: bool) -> list[HotEntry]:
+class Adding:
+    """Adds snapshots of single slots up, step by step: all at once would hold an event loop up. Oldest slot first, each
+    with all its hot entries."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._functions: dict[str, FunctionSums] = {}
+        self._hot: Counter[tuple[str, str]] = Counter()
+        self._newest = snapshot({})
+
+    def add(self, slot: Snapshot) -> None:
+        self._newest = slot
+        self._seconds += slot.seconds
+        for title, row in slot.functions.items():
+            total = self._functions.setdefault(title, FunctionSums())
+            total += row
+        for hot in slot.hottest:
+            self._hot[hot.function, hot.key] += hot.calls
+
+    @property
+    def sum(self) -> Snapshot:
+        """As `snapshot` of all these slots."""
+        hottest = _most(self._hot, MOST_HOT)
+        return replace(self._newest, seconds=self._seconds, functions=self._functions, hottest=hottest)
+
+
+def _hottest(
+    slots: Iterable[Mapping[bytes, bytes]], most: int | None, *, shows_names: bool
+) -> list[HotEntry]:
     calls: Counter[tuple[str, str]] = Counter()
     for fields in slots:
         for field, number in fields.items():
@@ -119,6 +148,10 @@ def _hottest(slots: Iterable[Mapping[bytes, bytes]], most: int, *, shows_names: 
                 function, line_end, key = field[4:].decode("utf-8", "replace").partition("\n")
                 if line_end:
                     calls[function, key if shows_names else masked_key(key)] += _number(number)
+    return _most(calls, most)
+
+
+def _most(calls: Counter[tuple[str, str]], most: int | None) -> list[HotEntry]:
     return [HotEntry(function, key, count) for (function, key), count in calls.most_common(most)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 from stampede_guard.errors import StoreUnavailable
-from stampede_guard.ops.console.fleet import KEPT_SLOTS, MAP_SECONDS, Fleet, Reached
+from stampede_guard.ops.console import fleet as fleets
+from stampede_guard.ops.console.fleet import KEPT_SLOTS, MAP_SECONDS, WINDOW_SLOTS, Fleet, Reached
+from stampede_guard.ops.fleet.snapshot import Adding, snapshot
 from stampede_guard.stores.cluster import ClusterStore
 from stampede_guard.stores.connections.slots import SLOTS, Address
 from stampede_guard.stores.console.console import Console
@@ -139,3 +142,53 @@ async def test_a_stream_that_cannot_be_read_opens_the_connections_anew() -> None
         with pytest.raises(StoreUnavailable):
             await fleet.happened()
     assert fleet.closed == 1, "the second page must not close what the first one opened anew"
+
+
+async def test_slots_that_were_fetched_again_unchanged_are_not_counted_again() -> None:
+    nodes = Nodes()
+    fleet = Opened(await Console.open(nodes))
+    seen = await fleet.now()
+    fleet.at += 1
+    assert await fleet.now() is seen
+    nodes.fields = {b"processes:": b"2"}
+    fleet.at += 1
+    assert (await fleet.now()).processes == 2
+
+
+async def test_between_two_slots_the_event_loop_does_other_things(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[int] = [0]
+    counted: list[int] = []
+
+    async def others() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    def count(slots: Any, **options: Any) -> Any:
+        counted.extend(turns * len(slots))
+        return snapshot(slots, **options)
+
+    monkeypatch.setattr(fleets, "snapshot", count)
+    fleet = Opened(await Console.open(Nodes()))
+    await fleet.slots()
+    other = asyncio.create_task(others())
+    await fleet.now()
+    other.cancel()
+    assert len(counted) == len(set(counted)) == WINDOW_SLOTS
+
+
+def test_slots_that_are_added_up_one_by_one_give_the_same_as_all_at_once() -> None:
+    slots = {
+        slot: {
+            b"hits:a": b"1",
+            b"took2:b:%d" % slot: b"3",
+            b"processes:": b"%d" % slot,
+            **{b"hot:a\n%d" % key: b"%d" % (key * slot) for key in range(1, 40)},
+        }
+        for slot in range(1, 7)
+    }
+    for window in (slots, {}, {1: slots[1], 2: {}}):
+        adding = Adding()
+        for slot, fields in window.items():
+            adding.add(snapshot({slot: fields}, most_hot=None))
+        assert adding.sum == snapshot(window)
