@@ -220,6 +220,35 @@ def test_a_new_process_tells_once_when_it_began() -> None:
     assert watching.happenings.take() == []
 
 
+def test_a_second_viewer_who_may_see_names_throws_no_counts_away() -> None:
+    watching = Watching(Hooks())
+    watching.switch(on=True)
+    watching.happenings.take()
+    watching(Hit("f", "entry"))
+    watching(TakenOver("f", "entry"))
+    watching.numbers({}, 6)
+    watching(Hit("f", "entry"))
+    for shows_names, key in ((True, "entry"), (False, hashed("entry")), (True, "entry")):
+        watching.switch(on=True, shows_names=shows_names)
+        watching(Started("f", "entry", "flight"))
+        assert [one["key"] for one in told(watching.happenings)][-1] == key
+    assert watching.numbers(watching.take(), 7) == {
+        "hits:f": 2,
+        "takeovers:f": 1,
+        "hot:f\nentry": 1,
+        "processes:": 1,
+    }
+
+
+def test_a_line_that_waits_when_the_viewer_with_names_leaves_tells_none() -> None:
+    watching = Watching(Hooks())
+    watching.switch(on=True, shows_names=True)
+    watching.happenings.take()
+    watching(TakenOver("f", "entry"))
+    watching.switch(on=True)
+    assert [one["key"] for one in told(watching.happenings)] == [hashed("entry")]
+
+
 def test_an_old_process_does_not_tell_when_it_began() -> None:
     """Else the processes of an old fleet would all tell it at once, to the first viewer."""
     now = [100.0]

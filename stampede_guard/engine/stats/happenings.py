@@ -143,7 +143,7 @@ class Happenings:
     def began(self, ago: float) -> None:
         """This process began so many seconds ago."""
         with self._lock:
-            self._add(_TimedLine(self._clock() - ago, "", {"kind": PROCESS_BEGAN, "function": "", "key": ""}))
+            self._add(_TimedLine(self._clock() - ago, "", {"kind": PROCESS_BEGAN, "function": ""}))
 
     def step(self, kind: str, function: str, entry: str, details: Mapping[str, object]) -> None:
         """What a flight does: see `Hooks.steps`."""
@@ -162,9 +162,9 @@ class Happenings:
                 self._add_step(line)
 
     def _line(self, kind: str, function: str, entry: str, details: Mapping[str, object]) -> _TimedLine:
-        shown = entry[:LONGEST_WORD] if self.shows_names or not entry else hashed(entry)
-        what = {"kind": kind, "function": function[:LONGEST_WORD], "key": shown, **details}
-        return _TimedLine(self._clock(), entry, what)
+        return _TimedLine(
+            self._clock(), entry, {"kind": kind, "function": function[:LONGEST_WORD], **details}
+        )
 
     def _recall(self, entry: str) -> None:
         """A fault: what was remembered of this entry belongs to the story."""
@@ -208,4 +208,14 @@ class Happenings:
         if left_out:
             lines.append(_TimedLine(now, "", {"kind": "left out", "lines": left_out}))
         here = {"process": str(this_place())}
-        return [(max(0, round((now - line.at) * 1000)), json.dumps(here | line.what)) for line in lines]
+        return [
+            (
+                max(0, round((now - line.at) * 1000)),
+                # The viewers of now decide, not those of the moment when it happened.
+                json.dumps(here | {"key": self._shown(line.entry)} | line.what),
+            )
+            for line in lines
+        ]
+
+    def _shown(self, entry: str) -> str:
+        return entry[:LONGEST_WORD] if self.shows_names or not entry else hashed(entry)

@@ -67,15 +67,16 @@ class Watching:
         self._told_slot = 0
 
     def switch(self, *, on: bool, shows_names: bool = False) -> None:
-        """Somebody begins or ends to watch. The numbers begin anew."""
+        """Somebody begins or ends to watch: the numbers begin anew. A further viewer changes only the names."""
         with self._lock:
-            if on == self.on and shows_names == self.shows_names:
+            if on == self.on:
+                self.shows_names = self.happenings.shows_names = shows_names
                 return
             self._begin(shows_names=shows_names)
-            if on and not self.on:
+            if on:
                 self._tell_birth()
                 self._hooks.add(self)
-            elif self.on and not on:
+            else:
                 self._hooks.remove(self)
             self._hooks.steps = self._step if on else None
             self.on = on
