@@ -22,7 +22,8 @@ How to add a screen:
    `/api/NAME`, its stream `/live/NAME` and its part of `/api/openapi.json`.
 4. What it may change: an `Action` in its `actions`, and in the template
    `{{ page.form(action="invalidate", label="Invalidate", entry=name) }}`, which is empty unless the action is allowed.
-   The parts around it - right, token, audit record - are in `acting.py`.
+   The parts around it - right, token, audit record - are in `acting.py`. If its sentence never contains the name of
+   an entry, it is in `NAMELESS` of `ops/fleet/masking.py`.
 
 Errors: parameters that are not as declared are answered with 400 before `data` is asked. It raises `Misuse` for what is
 not there, which is a 404, and lets `StoreError` pass. An action raises `Misuse` for what is wrong with its form.

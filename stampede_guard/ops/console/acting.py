@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.ops.console.screen import Action, checked
+from stampede_guard.ops.fleet.masking import masked_said
 from stampede_guard.stores.fleet.telling import tell_operator
 
 if TYPE_CHECKING:
@@ -52,10 +53,10 @@ async def act(fleet: Fleet, action: Action, form: Mapping[str, str], *, user: st
         failed = f"failed: {type(error).__name__}"
         _log(fleet, action, asked, user, client, failed)
         if isinstance(error, Exception):
-            await _tell(fleet, action, asked, user, failed)
+            await _tell(fleet, action, asked, user, client, failed)
         raise
     _log(fleet, action, asked, user, client, said)
-    await _tell(fleet, action, asked, user, said)
+    await _tell(fleet, action, asked, user, client, said)
     return said
 
 
@@ -73,7 +74,9 @@ def _log(fleet: Fleet, action: Action, asked: Mapping[str, str], user: str, clie
     )
 
 
-async def _tell(fleet: Fleet, action: Action, asked: Mapping[str, str], user: str, said: str) -> None:
+async def _tell(
+    fleet: Fleet, action: Action, asked: Mapping[str, str], user: str, client: str, said: str
+) -> None:
     try:
         await tell_operator(
             (await fleet.reached()).steps,
@@ -81,7 +84,8 @@ async def _tell(fleet: Fleet, action: Action, asked: Mapping[str, str], user: st
             what=action.name,
             function=asked.get("function", ""),
             user=user or "somebody",
-            said=said if fleet.shows_names else action.name,
+            said=said if fleet.shows_names else masked_said(action.name, said),
+            client=client,
         )
         fleet.tell_news()
     except (StoreError, Misuse) as error:

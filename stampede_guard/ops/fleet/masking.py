@@ -1,5 +1,7 @@
 """Names of entries become hashes for a viewer that may not see them: pure.
 
+A hash is no secret: who can guess a name can compute the hash and compare.
+
 The switch of the fleet says what its processes publish, and another viewer may have asked for names. So each viewer
 hides names in what it reads.
 """
@@ -13,14 +15,24 @@ from typing import Any
 
 from stampede_guard.stores.fleet.stream import Happening, hashed
 
-__all__ = ["masked", "masked_key"]
+__all__ = ["NAMELESS", "masked", "masked_key", "masked_said"]
+
+NAMELESS = frozenset(("mode", "release_lease", "pause_job", "resume_job", "run_job"))
+"""Actions of operators whose sentences never contain the name of an entry. What others say is hidden."""
 
 _HASH = re.compile(r"#[0-9a-f]{16}")
+_FAILED = re.compile(r"failed: \w{1,100}")
 
 
 def masked_key(key: str) -> str:
     """The hash of a name. A hash, and the empty text, stay."""
     return key if not key or _HASH.fullmatch(key) else hashed(key)
+
+
+def masked_said(action: Any, said: Any) -> Any:
+    """What an operator's action said, and only the action if this may contain names of entries."""
+    is_nameless = action in NAMELESS or (isinstance(said, str) and _FAILED.fullmatch(said))
+    return said if is_nameless else action
 
 
 def masked(one: Happening) -> Happening:
@@ -33,6 +45,6 @@ def masked(one: Happening) -> Happening:
             for name, value in detail.items()
         }
     if one.kind == "operator" and "said" in detail:
-        # A sentence about entries, from a console that shows names. Other consoles publish the action's name here.
-        detail = {**detail, "said": detail.get("what", "")}
+        # From a console that shows names, or from a command.
+        detail = {**detail, "said": masked_said(detail.get("what", ""), detail["said"])}
     return replace(one, key=key, detail=detail)

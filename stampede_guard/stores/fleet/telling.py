@@ -17,9 +17,10 @@ LONGEST_SAID = 200
 
 
 async def tell_operator(
-    steps: Session, namespace: str, *, what: str, function: str, user: str, said: str
+    steps: Session, namespace: str, *, what: str, function: str, user: str, said: str, client: str = ""
 ) -> None:
-    """`what`: the action. `said`: what was done, in one sentence. Raises `StoreError`."""
+    """`what`: the action. `said`: what was done, in one sentence. `client`: the address of the user's request, if it
+    was one. Raises `StoreError`."""
     line = {
         "kind": "operator",
         "process": str(this_place()),
@@ -28,4 +29,6 @@ async def tell_operator(
         "user": user[:LONGEST_SAID],
         "said": said[:LONGEST_SAID],
     }
+    if client:
+        line["client"] = client[:LONGEST_SAID]
     await steps.tell(namespace, [(0, json.dumps(line))])
