@@ -42,6 +42,7 @@ class Fleet:
     port: int = 0
     module: str = "bench.herd.worker"
     _children: list[processes.Child] = field(default_factory=list, init=False, repr=False)
+    _metrics: Path | None = field(default=None, init=False, repr=False)
 
     def __enter__(self) -> Self:
         return self
@@ -66,11 +67,11 @@ class Fleet:
         self.port = sockets[0].getsockname()[1]
         read_end, write_end = os.pipe()
         # A folder for each fleet: numbers of an earlier one would be added.
-        metrics = processes.temporary_directory("herd-metrics-")
+        self._metrics = processes.temporary_directory("herd-metrics-")
         environment = {
             **os.environ,
             **self.settings.to_environment(),
-            METRICS_FOLDER: str(metrics),
+            METRICS_FOLDER: str(self._metrics),
         }
         try:
             for number, listening in enumerate(sockets):
@@ -88,6 +89,15 @@ class Fleet:
                 listening.close()
             os.close(read_end)
             os.close(write_end)
+
+    def forget_dead(self) -> None:
+        """Gauges of workers that have ended leave the sums. Their counters stay: a counter may not fall."""
+        # Loaded late: the workers of hand-written modes need no metrics.
+        from prometheus_client.multiprocess import mark_process_dead
+
+        for child in self._children:
+            if not child.running and self._metrics is not None:
+                mark_process_dead(child.pid, str(self._metrics))  # type: ignore[no-untyped-call]
 
     def stop(self) -> None:
         for child in self._children:

@@ -46,7 +46,9 @@ async def serve(options: argparse.Namespace, say: Callable[[str], None]) -> None
         try:
             await asyncio.to_thread(fleet.start)
             say(_told(options, stage, fleet, settings))
-            await asyncio.Event().wait()
+            while True:
+                await asyncio.sleep(1.0)
+                fleet.forget_dead()
         finally:
             await asyncio.to_thread(fleet.stop)
 
