@@ -1,9 +1,10 @@
 """The secret of the tokens in forms: one for all processes of a namespace, kept in the store, new every twelve hours.
 
 1. A page comes from one worker, and its form goes to another one, in another pod. So a secret of each process would
-refuse most forms. 2. Whoever reads the secret in the store can also write there, and needs no form. 3. If the store
-keeps none (it is away, read-only, or does not allow it), a process uses one of its own, and only it accepts its forms:
-nothing is ever accepted without a secret.
+refuse most forms. 2. The secret alone lets nobody act. A Redis user who may only read finds it, but a form also needs
+the cookie of a session, the same origin, and the consent of `allow`. Who may write in the store needs no form. 3. If
+the store keeps none (it is away, read-only, or does not allow it), a process uses one of its own, and only it accepts
+its forms: nothing is ever accepted without a secret.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["GENERATION", "FormSecrets"]
 
 GENERATION = 12 * 3600
-"""Seconds, by the server's clock. The tokens of a generation are accepted during the next one, too."""
+"""Seconds, by the server's clock. The tokens of a generation are accepted during the next one, too. So a token is
+accepted for this long at least, less `REMEMBERED`: a process may still make tokens of the generation before."""
 SECRET_BYTES = 32
 REMEMBERED = 30.0
 """Seconds until the store is asked again: it may have lost the secret, and another process may have made a new one."""
