@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,11 +12,13 @@ import pytest
 
 from stampede_guard import StampedeGuard
 from stampede_guard.jobs import Jobs, Run
+from stampede_guard.jobs.history.records import JobRecords
 from stampede_guard.jobs.messages import Claim, Ending, JobView, Outcome
 from stampede_guard.leases import MemoryLeases, PostgresLeases, RedisLeases
 from stampede_guard.leases.memory import LeaseRows
 from stampede_guard.leases.messages import Owner
 from stampede_guard.ops.console.app import ConsoleApp
+from stampede_guard.ops.console.screens import overview
 from tests.ops.console.conftest import Browser, by_name, mounted
 
 ACTIONS = ("run_job", "pause_job", "resume_job", "release_lease")
@@ -66,6 +69,8 @@ async def test_jobs_are_listed_with_what_runs_next_and_what_ran_last(pages: Brow
     page = await pages.see("/jobs")
     assert page.status_code == 200
     assert EVIL not in page.text and "&lt;script&gt;" in page.text
+    told = (await pages.see("/api/overview")).json()
+    assert told["troubles"] == [f"jobs failed in the last 5 minutes: {EVIL}"]
     assert [job["name"] for job in (await pages.see("/api/jobs", search="REP")).json()["jobs"]] == ["report"]
 
 
@@ -193,6 +198,25 @@ async def test_the_pages_have_the_same_data_from_servers(
                     assert (await pages.see(path)).status_code == 200
         await console.fleet.aclose()
         await jobs.stop()
+
+
+async def test_overview_tells_each_lost_lease_and_does_not_wait_for_jobs(
+    pages: Browser, guard: StampedeGuard, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(records: JobRecords) -> list[JobView]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(JobRecords, "views", never)
+    monkeypatch.setattr(overview, "JOBS_SECONDS", 0.0)
+    session = guard.engine.runtime().session
+    words = {"kind": "lease lost", "process": "p", "function": "leader", "key": "shop:leader"}
+    await session.tell(guard.namespace, [(5, json.dumps(words))])
+    troubles = (await pages.see("/api/overview")).json()["troubles"]
+    assert troubles == [
+        "leases were lost in the last 5 minutes: leader",
+        "the back end of the jobs does not answer",
+    ]
 
 
 # --- leases
