@@ -33,7 +33,7 @@ from stampede_guard.ops.console.access import (
 from stampede_guard.ops.console.acting import act, form_of
 from stampede_guard.ops.console.fleet import Fleet
 from stampede_guard.ops.console.formsecret import FormSecrets
-from stampede_guard.ops.console.live import Streams
+from stampede_guard.ops.console.live import LiveAnswers, Streams
 from stampede_guard.ops.console.openapi import document
 from stampede_guard.ops.console.pages import Page, rendered
 from stampede_guard.ops.console.screen import Action, ConsoleScreen, checked
@@ -53,6 +53,8 @@ LONGEST_QUERY = 16_000
 """Bytes: more than the longest parameters of a screen have together, in plain letters."""
 ASSETS = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
 Answer = Callable[[Request], Awaitable[Response]]
+Found = tuple[int, dict[str, Any] | None, str]
+"""The status, the data of a screen, and the trouble if there are none."""
 
 
 class ConsoleApp:
@@ -108,6 +110,7 @@ class ConsoleApp:
             known = ", ".join(sorted(self._actions)) or "none yet"
             raise Misuse(f"actions={sorted(unknown)}: the console has these actions: {known}")
         self._streams = Streams()
+        self._live_data: LiveAnswers[Found] = LiveAnswers()
         self._secrets = FormSecrets(fleet)
         self._app = Starlette(routes=list(self._routes()), exception_handlers={HTTPException: _http_error})
 
@@ -180,8 +183,11 @@ class ConsoleApp:
             return Response(status_code=204)
         page = await self._page_of(request, screen, session_of_request(request) or new_session())
 
+        # By all that is sent, which `LONGEST_QUERY` limits.
+        shared = screen.name, page.here
+
         async def render() -> str:
-            _, data, trouble = await self._data(screen, request)
+            _, data, trouble = await self._live_data.get(shared, partial(self._data, screen, request))
             return rendered(
                 "trouble.html" if data is None else f"{screen.name}.html",
                 page,
@@ -222,6 +228,8 @@ class ConsoleApp:
             status, said = 400, str(error)
         except StoreError as error:
             status, said = 503, self._told(error)
+        # Also after an error: some of it may be done.
+        self._live_data.forget()
         page = await self._page_of(request, None, session_of_request(request) or "")
         back = form.get("back", "")
         known = any(back.partition("?")[0] == screen.path for screen in SCREENS)
@@ -239,7 +247,7 @@ class ConsoleApp:
 
     # --- what answers are made of ---------------------------------------------------------------
 
-    async def _data(self, screen: ConsoleScreen, request: Request) -> tuple[int, dict[str, Any] | None, str]:
+    async def _data(self, screen: ConsoleScreen, request: Request) -> Found:
         try:
             asked = checked(screen.parameters, dict(request.query_params))
         except Misuse as error:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
 
-__all__ = ["MOST_STREAMS", "Streams"]
+__all__ = ["MOST_SHARED", "MOST_STREAMS", "SHARED_SECONDS", "LiveAnswers", "Streams"]
 
 MOST_STREAMS = 32
 """At once, in one process. A page that gets none stays as it is, works, and asks again in half a minute."""
@@ -15,6 +18,13 @@ UPDATES = 8
 down waits for its streams, and does not tell a mounted application."""
 AGAIN_MS = 1_000
 """After how long the browser connects again, where browsers would choose three to five seconds."""
+
+SHARED_SECONDS = 3.0
+"""How old the data of an open page may be. Pages of jobs and leases cost their servers many commands."""
+MOST_SHARED = MOST_STREAMS
+"""Pages, each with its query."""
+
+Answer = TypeVar("Answer")
 
 
 class Streams:
@@ -44,6 +54,41 @@ class Streams:
                 await self._pause(EVERY_SECONDS)
         finally:
             self._open -= 1
+
+
+class LiveAnswers(Generic[Answer]):
+    """What open pages show, made once for all viewers of a page and its query. `clock`: seconds."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._made: OrderedDict[Hashable, tuple[float, asyncio.Future[Answer]]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    async def get(self, page: Hashable, make: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Of at most `SHARED_SECONDS` ago, or being made now. Raises what `make` raises, and keeps no failure."""
+        at, answer = self._made.get(page, (0.0, None))
+        if answer is None or not self._serves(answer, at):
+            answer = asyncio.ensure_future(make())
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._made[page] = self._clock(), answer
+            self._made.move_to_end(page)
+            if len(self._made) > MOST_SHARED:
+                self._made.popitem(last=False)
+        # A viewer that leaves must not take the answer from the others.
+        return await asyncio.shield(answer)
+
+    def forget(self) -> None:
+        """Something was just done here: the next update shows it."""
+        self._made.clear()
+
+    def _serves(self, answer: asyncio.Future[Answer], at: float) -> bool:
+        if answer.get_loop() is not asyncio.get_running_loop():
+            return False
+        if not answer.done():
+            return True
+        return self._clock() - at < SHARED_SECONDS and not answer.cancelled() and answer.exception() is None
 
 
 def _event(text: str) -> bytes:
