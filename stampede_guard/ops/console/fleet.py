@@ -42,6 +42,8 @@ LINES_SECONDS = 2.0
 """How old lines of the fleet may be on a page. An open page is rendered more rarely."""
 MAP_SECONDS = 10.0
 """Between two readings of a cluster's map, while one of its masters does not answer."""
+SLOTS_AT_ONCE = 6
+"""Asked for together. A slot has up to 20,000 fields, so all of them would be too much for one answer."""
 CHANGING = 2
 """The newest slots may still grow."""
 
@@ -179,11 +181,26 @@ class Fleet:
         last = int(await reached.servers.now() // WATCHED.seconds) - 1
         wanted = range(last - KEPT_SLOTS + 1, last + 1)
         missing = [slot for slot in wanted if slot not in self._slots or slot > last - CHANGING]
-        found = await reached.servers.slots_of(self.namespace, WATCHED, missing)
+        found = await self._read(reached.servers, missing)
         # An unchanged slot remains the same object, so nobody counts it again.
         kept = self._slots | {slot: new for slot, new in found.items() if new != self._slots.get(slot)}
         self._slots = {slot: kept[slot] for slot in wanted if slot in kept}
         return self._slots
+
+    async def _read(self, servers: Console, slots: Sequence[int]) -> dict[int, Mapping[bytes, bytes]]:
+        """In parts. A master that hangs makes only one of them wait. Raises `StoreError` if no master answers."""
+        found: dict[int, Mapping[bytes, bytes]] = {}
+        while slots:
+            part, rest = slots[:SLOTS_AT_ONCE], slots[SLOTS_AT_ONCE:]
+            try:
+                found |= await servers.slots_of(self.namespace, WATCHED, part)
+            except StoreError as error:
+                # All slots of this part may belong to masters that do not answer. Others have the next part.
+                silent = servers.unreached
+                if error not in silent.values() or all(one.address in silent for one in servers.masters):
+                    raise
+            slots = [slot for slot in rest if not servers.is_unreached(WATCHED.name(self.namespace, slot))]
+        return found
 
     async def now(self) -> Snapshot:
         """The newest complete slots in which somebody watched, at most half a minute."""

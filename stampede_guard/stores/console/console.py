@@ -172,6 +172,10 @@ class Console:
             raise StoreUnavailable("no master of the cluster serves this entry's slot now")
         return self._masters[holder]
 
+    def is_unreached(self, name: str) -> bool:
+        """Whether the entry's master is one of the `unreached`. Raises as `master_of`."""
+        return self.master_of(name).address in self.unreached
+
     async def look(self, names: Sequence[str], *, body_bytes: int = 0) -> list[EntryView]:
         """In the order of `names`, without the entries of masters in `unreached`.
 

@@ -11,7 +11,15 @@ import pytest
 
 from stampede_guard.errors import StoreUnavailable
 from stampede_guard.ops.console import fleet as fleets
-from stampede_guard.ops.console.fleet import KEPT_SLOTS, MAP_SECONDS, WINDOW_SLOTS, Fleet, Reached
+from stampede_guard.ops.console.fleet import (
+    CHANGING,
+    KEPT_SLOTS,
+    MAP_SECONDS,
+    SLOTS_AT_ONCE,
+    WINDOW_SLOTS,
+    Fleet,
+    Reached,
+)
 from stampede_guard.ops.fleet.snapshot import Adding, snapshot
 from stampede_guard.stores.cluster import ClusterStore
 from stampede_guard.stores.connections.slots import SLOTS, Address
@@ -32,6 +40,7 @@ class Nodes(ClusterStore):
         self.maps = 0
         self.fields: Mapping[bytes, bytes] = {b"processes:": b"1"}
         self.asked: list[int] = []
+        self.refused = 0
 
     def connect(self, address: Address) -> Any:
         return Connection(self, address)
@@ -60,6 +69,7 @@ class Connection:
 
     async def send_packed_command(self, commands: Any, check_health: bool) -> None:
         if self.address not in self.nodes.alive:
+            self.nodes.refused += 1
             raise OSError("connection refused")
         self.nodes.asked.append(len(commands))
         self.answers = [self.nodes.answer(command) for command in commands]
@@ -142,6 +152,26 @@ async def test_a_stream_that_cannot_be_read_opens_the_connections_anew() -> None
         with pytest.raises(StoreUnavailable):
             await fleet.happened()
     assert fleet.closed == 1, "the second page must not close what the first one opened anew"
+
+
+async def test_the_slots_of_ten_minutes_are_read_in_small_parts() -> None:
+    nodes = Nodes()
+    fleet = Opened(await Console.open(nodes))
+    assert await fleet.look_after(0) == KEPT_SLOTS
+    assert max(nodes.asked) <= SLOTS_AT_ONCE
+    nodes.asked.clear()
+    await fleet.look_after(1)
+    assert sum(nodes.asked) == 1 + CHANGING, "the time, and the slots that may have changed"
+
+
+async def test_a_master_that_does_not_answer_is_asked_once_per_look() -> None:
+    nodes = Nodes()
+    fleet = Opened(await Console.open(nodes))
+    nodes.alive.discard(OTHER)
+    found = await fleet.look_after(0)
+    assert 40 < found < 80 and nodes.refused == 1
+    await fleet.look_after(1)
+    assert nodes.refused == 2
 
 
 async def test_slots_that_were_fetched_again_unchanged_are_not_counted_again() -> None:
