@@ -227,7 +227,7 @@ class Fleet:
         """One of the newest slots. An unchanged slot is counted once."""
         known = self._counted.get(slot)
         if known is None or known[0] is not fields:
-            only = snapshot({slot: fields}, most_hot=None, shows_names=self.shows_names)
+            only = snapshot({slot: fields}, shows_names=self.shows_names)
             known = self._counted[slot] = fields, only
             # A fleet with a thousand functions takes 30 ms for each.
             await asyncio.sleep(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from stampede_guard.ops.fleet.masking import masked_key
 from stampede_guard.ops.fleet.wording import counted
@@ -31,7 +31,8 @@ class Snapshot:
     """`seconds`: the time that `functions` and `hottest` cover. The gauges are those of the newest slot.
 
     `processes`: how many published. `ok`, `away`, `refused`, `full`: for how many of them the store is in that state.
-    `in_flight`: computations and waits under way. `l1_bytes`: of copies kept in processes.
+    `in_flight`: computations and waits under way. `l1_bytes`: of copies kept in processes. `hot`: calls of all entries
+    that were published, by function and key.
     """
 
     seconds: float
@@ -44,6 +45,11 @@ class Snapshot:
     away: int
     refused: int
     full: int
+    hot: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    def hottest_of(self, function: str) -> list[HotEntry]:
+        """The hottest entries of one function, also if those of others are hotter."""
+        return _most(Counter({mark: calls for mark, calls in self.hot.items() if mark[0] == function}))
 
     @property
     def all(self) -> FunctionSums:
@@ -89,19 +95,18 @@ class Snapshot:
         return found
 
 
-def snapshot(
-    slots: Mapping[int, Mapping[bytes, bytes]], *, most_hot: int | None = MOST_HOT, shows_names: bool = False
-) -> Snapshot:
+def snapshot(slots: Mapping[int, Mapping[bytes, bytes]], *, shows_names: bool = False) -> Snapshot:
     """From the fields of complete slots, by number. Ignores what other programs have written.
 
-    `shows_names`: names of the hottest entries, where processes publish them; else hashes. `most_hot`: None = all.
+    `shows_names`: names of the hottest entries, where processes publish them; else hashes.
     """
     newest = slots[max(slots)] if slots else {}
+    hot = _hot(slots.values(), shows_names=shows_names)
     gauges = {name: _number(newest.get(f"{name}:".encode())) for name in GAUGES}
     return Snapshot(
         seconds=float(len(slots) * WATCHED.seconds),
         functions={title: row for title, row in from_fields(slots.values()).items() if title},
-        hottest=_hottest(slots.values(), most_hot, shows_names=shows_names),
+        hottest=_most(hot),
         processes=gauges["processes"],
         in_flight=gauges["in_flight"],
         l1_bytes=gauges["l1_bytes"],
@@ -109,12 +114,12 @@ def snapshot(
         away=gauges["away"],
         refused=gauges["refused"],
         full=gauges["full"],
+        hot=hot,
     )
 
 
 class Adding:
-    """Adds snapshots of single slots up, step by step: all at once would hold an event loop up. Oldest slot first, each
-    with all its hot entries."""
+    """Adds snapshots of single slots up, step by step: all at once would hold an event loop up. Oldest slot first."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -128,31 +133,35 @@ class Adding:
         for title, row in slot.functions.items():
             total = self._functions.setdefault(title, FunctionSums())
             total += row
-        for hot in slot.hottest:
-            self._hot[hot.function, hot.key] += hot.calls
+        for mark, calls in slot.hot.items():
+            self._hot[mark] += calls
 
     @property
     def sum(self) -> Snapshot:
         """As `snapshot` of all these slots."""
-        hottest = _most(self._hot, MOST_HOT)
-        return replace(self._newest, seconds=self._seconds, functions=self._functions, hottest=hottest)
+        hottest = _most(self._hot)
+        return replace(
+            self._newest,
+            seconds=self._seconds,
+            functions=self._functions,
+            hottest=hottest,
+            hot=self._hot.copy(),
+        )
 
 
-def _hottest(
-    slots: Iterable[Mapping[bytes, bytes]], most: int | None, *, shows_names: bool
-) -> list[HotEntry]:
+def _hot(slots: Iterable[Mapping[bytes, bytes]], *, shows_names: bool) -> Counter[tuple[str, str]]:
     calls: Counter[tuple[str, str]] = Counter()
     for fields in slots:
-        for field, number in fields.items():
-            if field.startswith(b"hot:"):
-                function, line_end, key = field[4:].decode("utf-8", "replace").partition("\n")
+        for name, number in fields.items():
+            if name.startswith(b"hot:"):
+                function, line_end, key = name[4:].decode("utf-8", "replace").partition("\n")
                 if line_end:
                     calls[function, key if shows_names else masked_key(key)] += _number(number)
-    return _most(calls, most)
+    return calls
 
 
-def _most(calls: Counter[tuple[str, str]], most: int | None) -> list[HotEntry]:
-    return [HotEntry(function, key, count) for (function, key), count in calls.most_common(most)]
+def _most(calls: Counter[tuple[str, str]]) -> list[HotEntry]:
+    return [HotEntry(function, key, count) for (function, key), count in calls.most_common(MOST_HOT)]
 
 
 def _number(found: bytes | None) -> int:

@@ -220,5 +220,5 @@ def test_slots_that_are_added_up_one_by_one_give_the_same_as_all_at_once() -> No
     for window in (slots, {}, {1: slots[1], 2: {}}):
         adding = Adding()
         for slot, fields in window.items():
-            adding.add(snapshot({slot: fields}, most_hot=None))
+            adding.add(snapshot({slot: fields}))
         assert adding.sum == snapshot(window)

@@ -42,9 +42,7 @@ async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
         "history": _history(slots, title),
         "marks": marks_of(slots, happened, lines),
         "policy": _policy(fleet, title),
-        "hottest": [
-            {"key": hot.key, "calls": seen.rate(hot.calls)} for hot in seen.hottest if hot.function == title
-        ],
+        "hottest": [{"key": hot.key, "calls": seen.rate(hot.calls)} for hot in seen.hottest_of(title)],
         "happened": [
             {"at": one.at, "kind": one.kind, "key": one.key, "process": one.process, "detail": one.detail}
             for one in reversed([one for one in happened if one.kind in FAULTS][-MOST_FAULTS:])
