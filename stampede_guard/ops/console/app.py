@@ -195,7 +195,11 @@ class ConsoleApp:
                 **(data or {}),
             )
 
-        return StreamingResponse(self._streams.follow(render), media_type="text/event-stream")
+        return StreamingResponse(
+            self._streams.follow(render),
+            headers={"X-Accel-Buffering": "no"},  # of nginx, which would keep events back
+            media_type="text/event-stream",
+        )
 
     async def _document(self, request: Request) -> Response:
         return JSONResponse(document(SCREENS, _base(request), __version__))

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -102,6 +102,7 @@ class Stream:
     """What a stream has sent before its page was closed."""
 
     status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
     text: str = ""
 
 
@@ -116,6 +117,7 @@ async def live(app: Any, path: str) -> Stream:
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start":
             told.status = message["status"]
+            told.headers = {name.decode(): value.decode() for name, value in message["headers"]}
         else:
             told.text += message.get("body", b"").decode()
             if told.text:

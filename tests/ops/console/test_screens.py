@@ -256,6 +256,7 @@ async def test_live_parts_are_sent_while_a_page_is_open(browser: Browser) -> Non
     """Streams end with their page, and there are not too many."""
     console = browser.console
     stream = await live(console, "/live/overview")
+    assert stream.headers["x-accel-buffering"] == "no", "nginx would keep the events back"
     assert stream.status == 200 and "data-live" in stream.text and stream.text.startswith("data: ")
     assert not console._streams._open
     console._streams._open = MOST_STREAMS
