@@ -41,7 +41,7 @@ from stampede_guard.stores.entries import Entries
 from stampede_guard.stores.fleet.series import Series
 from stampede_guard.stores.fleet.stream import HAPPENED, StreamName
 from stampede_guard.stores.protocol import Listener
-from stampede_guard.stores.switch import MOST_SWITCHES, Switch
+from stampede_guard.stores.switch import MOST_SWITCHES, WATCH_TITLE, Switch
 from stampede_guard.values.forks import in_children
 from stampede_guard.values.s3fifo import Bounded, Item
 
@@ -161,8 +161,8 @@ class MemoryStore:
         return found
 
     def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
-        others = self.switches(namespace).keys() - {title}
-        if switch is not None and len(others) >= MOST_SWITCHES:
+        others = self.switches(namespace).keys() - {title, WATCH_TITLE}
+        if switch is not None and title != WATCH_TITLE and len(others) >= MOST_SWITCHES:
             raise StoreRefused(f"there are {MOST_SWITCHES} switches already")
         if switch is None:
             self._switches.pop((namespace, title), None)

@@ -37,7 +37,7 @@ from stampede_guard.stores.connections.wire import (
 from stampede_guard.stores.fleet.series import MOST_FIELDS, Series
 from stampede_guard.stores.fleet.stream import HAPPENED, KEPT_MS, MOST_KEPT, StreamName, stream_name
 from stampede_guard.stores.protocol import Listener
-from stampede_guard.stores.switch import MOST_SWITCHES, Switch
+from stampede_guard.stores.switch import MOST_SWITCHES, WATCH_TITLE, Switch
 
 __all__ = ["WAKE_BYTES", "ScriptedSession"]
 
@@ -265,6 +265,7 @@ class ScriptedSession(ABC):
         left = 0 if switch is None or switch.left is None else max(1, round(switch.left * 1000))
         text = "" if switch is None else str(switch)
         args = [name_bytes(title), text.encode(), b"%d" % left, b"%d" % MOST_SWITCHES, name_bytes(name)]
+        args.append(name_bytes(WATCH_TITLE))
         told: Any = await self._run(_SWITCH, name, args)
         if told.__class__ is not int:
             raise malformed("the switch script")

@@ -17,7 +17,7 @@ WATCH_TITLE = "*watched"
 LONGEST_TITLE = 200
 """Characters of a function's title in a switch."""
 MOST_SWITCHES = 256
-"""Per namespace, because each process reads all of them."""
+"""Per namespace, because each process reads all of them. The one of viewers does not count: it shows what happens."""
 
 _TEXT = re.compile(r"(?P<mode>[a-z]+)(?::(?P<sample>[0-9.]{1,20}))?")
 

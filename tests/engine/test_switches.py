@@ -18,7 +18,7 @@ from stampede_guard.engine.plan import Plan
 from stampede_guard.errors import StoreRefused, StoreUnavailable
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.stores.memory import MemoryStore
-from stampede_guard.stores.switch import MOST_SWITCHES, Switch
+from stampede_guard.stores.switch import MOST_SWITCHES, WATCH_TITLE, Switch
 from stampede_guard.values.codec import codec_for
 from tests.support.gate import soon, until
 from tests.support.guards import Guards
@@ -170,6 +170,21 @@ async def test_switches_are_bounded_and_one_that_is_there_can_be_changed(guards:
     for number in range(MOST_SWITCHES):
         await session.switch(guards.namespace, f"shop.f{number}", None)
     assert await session.switches(guards.namespace) == {}
+
+
+async def test_a_viewer_takes_no_place_of_a_switch_and_needs_none(guards: Guards) -> None:
+    session = guards.guard().engine.runtime().session
+    watch = Switch("on", 1.0, 60.0)
+    await session.switch(guards.namespace, WATCH_TITLE, watch)
+    for number in range(MOST_SWITCHES):
+        await session.switch(guards.namespace, f"shop.f{number}", Switch("off"))
+    with pytest.raises(StoreRefused, match="256 switches already"):
+        await session.switch(guards.namespace, "shop.more", Switch("off"))
+    await session.switch(guards.namespace, WATCH_TITLE, None)
+    await session.switch(guards.namespace, WATCH_TITLE, watch)
+    assert len(await session.switches(guards.namespace)) == MOST_SWITCHES + 1
+    for title in await session.switches(guards.namespace):
+        await session.switch(guards.namespace, title, None)
 
 
 async def test_a_gradual_start_can_be_switched_live(guards: Guards) -> None:

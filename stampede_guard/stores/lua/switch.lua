@@ -1,21 +1,23 @@
 -- KEYS: as for modes. ARGV: title, text of the switch or nothing, ms that it holds (0 = until changed), limit of
--- switches, name that the message is about. Answers how many inboxes were notified, or -1 for too many switches.
+-- switches, name that the message is about, title that the limit does not apply to and that is not counted. Answers how
+-- many inboxes were notified, or -1 for too many switches.
 local now = now_us()
 -- A first write that changes nothing. A kill switch must also work when the server is out of memory.
 redis.call('HDEL', KEYS[1], '')
 local stored = redis.call('HGETALL', KEYS[1])
-local kept = #stored / 2
+local kept = 0
 for index = 1, #stored, 2 do
   local ends = tonumber(string.match(stored[index + 1], '^(%d+) ') or 1)
   if ends ~= 0 and ends <= now then
     redis.call('HDEL', KEYS[1], stored[index])
-    kept = kept - 1
+  elseif stored[index] ~= ARGV[6] then
+    kept = kept + 1
   end
 end
 if ARGV[2] == '' then
   redis.call('HDEL', KEYS[1], ARGV[1])
 else
-  if kept >= tonumber(ARGV[4]) and not redis.call('HMGET', KEYS[1], ARGV[1])[1] then
+  if ARGV[1] ~= ARGV[6] and kept >= tonumber(ARGV[4]) and not redis.call('HMGET', KEYS[1], ARGV[1])[1] then
     return -1
   end
   local ends = tonumber(ARGV[3])
