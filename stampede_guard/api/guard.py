@@ -237,7 +237,8 @@ class StampedeGuard(KeyedValues):
         It comes before the modes that the program and the environment of each process set. None removes the switch.
         `sample`: with `on` and `shadow`, the share of keys. `lasting`: seconds, or `"30m"`; None: until it is changed.
         `by`: who, for the console. Returns how many connections heard of it; the others read it within about five
-        seconds. With `memory://`, the fleet is this process. Raises `Misuse`, `PolicyError` and `StoreError`.
+        seconds. If this process has called a function that uses the store, it follows before this returns. With
+        `memory://`, the fleet is this process. Raises `Misuse`, `PolicyError` and `StoreError`.
         """
         if self._outer is not None:
             raise Misuse("a tenant's guard has the switches of its outer guard: call switch_mode there")

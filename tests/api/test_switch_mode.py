@@ -38,6 +38,27 @@ async def test_all_processes_follow_a_switch_and_its_end(guards: Guards) -> None
     assert (await mine(), await theirs()) == (1, 1)
 
 
+async def test_the_process_that_switches_follows_before_the_next_line_runs(guards: Guards) -> None:
+    guard = guards.guard()
+    mine = cached(guard, [])
+    assert (await mine(), await mine()) == (1, 1)
+    for number in (2, 3):
+        await guard.switch_mode("shop.quality", "off", lasting="30m")
+        assert await mine() == number
+        await guard.switch_mode("shop.quality", None)
+        assert await mine() == 1
+
+
+async def test_a_process_that_stays_away_from_the_store_reads_no_switches(guards: Guards) -> None:
+    guard = guards.guard()
+    guard.mode = "bypass"
+    mine = cached(guard, [])
+    await mine()
+    await guard.switch_mode("shop.quality", "off")
+    assert not guard.engine.modes.resolver.said.fleet
+    await guard.switch_mode("shop.quality", None)
+
+
 async def test_a_switch_has_its_sample_and_its_time(guards: Guards) -> None:
     guard = guards.guard()
     for lasting in (1800, "30m", timedelta(minutes=30)):

@@ -74,8 +74,10 @@ class ModesDoor:
     ) -> int:
         """Set a switch of the whole fleet; None removes it. How many sessions heard of it. Raises `StoreError`."""
         switch = checked_switch(title, mode, sample=sample, lasting=lasting)
-        session, namespace = self._runtimes.here().session, self._prefix.removesuffix(":")
+        runtime, namespace = self._runtimes.here(), self._prefix.removesuffix(":")
+        session = runtime.session
         told = await session.switch(namespace, title, switch)
+        await runtime.read_switches()
         said = f"{title} {'has its own mode again' if switch is None else f'is in mode {switch}'}"
         # The switch is set, also if nobody can read who did it.
         with contextlib.suppress(StoreError):

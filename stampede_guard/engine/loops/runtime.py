@@ -196,6 +196,10 @@ class Runtime(Invalidating):
         if name == self._modes_name:
             self._switches.look()
 
+    async def read_switches(self) -> None:
+        """This process has changed them."""
+        await self._switches.read()
+
     def watch_switches(self) -> None:
         """Starts with the first call in a mode that uses the store: in other modes the store must not be asked."""
         if not self.closing:

@@ -50,6 +50,7 @@ class Switches:
         self._pause = pause
         self._known = known
         self._told = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._refused = False
         self._task: asyncio.Task[None] | None = None
 
@@ -67,6 +68,11 @@ class Switches:
             self.start()
         self._told.set()
 
+    async def read(self) -> None:
+        """Read before this returns, if switches are read here at all: this process has changed them."""
+        if self._task is not None:
+            await self._look()
+
     async def aclose(self) -> None:
         task, self._task = self._task, None
         if task is not None:
@@ -80,17 +86,19 @@ class Switches:
             await self._until_next()
 
     async def _look(self) -> None:
-        found = await self._found()
-        if found is None:
-            found = self._without_ended()
-        texts, known = _texts(found), _texts(self._known())
-        if texts == known:
-            return
-        for title in sorted(texts.keys() | known.keys()):
-            before, now = known.get(title), texts.get(title)
-            if before != now and title != WATCH_TITLE:
-                log.warning("the mode of %s is now %s (fleet's switch)", title, now or "its own again")
-        self._changed(found)
+        # An answer that is older may not come after a newer one.
+        async with self._turn:
+            found = await self._found()
+            if found is None:
+                found = self._without_ended()
+            texts, known = _texts(found), _texts(self._known())
+            if texts == known:
+                return
+            for title in sorted(texts.keys() | known.keys()):
+                before, now = known.get(title), texts.get(title)
+                if before != now and title != WATCH_TITLE:
+                    log.warning("the mode of %s is now %s (fleet's switch)", title, now or "its own again")
+            self._changed(found)
 
     async def _found(self) -> Mapping[str, Switch] | None:
         """The switches in the store. None if they cannot be read."""
