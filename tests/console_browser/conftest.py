@@ -29,20 +29,38 @@ def said(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.fixture(scope="session")
-def site() -> Iterator[str]:
-    """The address of the console. One worker of the fleet is killed while it works."""
+def store() -> Iterator[str]:
     with ValkeyServer() as server:
-        workers = [begun("tests.ops.cli.busy", server.url, NAMESPACE) for _ in range(WORKERS)]
-        shop = begun("tests.console_browser.site", server.url, NAMESPACE)
-        try:
-            assert [said(worker) for worker in workers] == ["ready"] * WORKERS
-            port = said(shop)
-            workers[0].kill()
-            yield f"http://127.0.0.1:{port}/ops/"
-        finally:
-            for process in (shop, *workers):
-                process.kill()
-                process.communicate()
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def site(store: str) -> Iterator[str]:
+    """The address of the console. One worker of the fleet is killed while it works."""
+    workers = [begun("tests.ops.cli.busy", store, NAMESPACE) for _ in range(WORKERS)]
+    shop = begun("tests.console_browser.site", store, NAMESPACE)
+    try:
+        assert [said(worker) for worker in workers] == ["ready"] * WORKERS
+        port = said(shop)
+        workers[0].kill()
+        yield f"http://127.0.0.1:{port}/ops/"
+    finally:
+        for process in (shop, *workers):
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def herd(store: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """Eight further processes that are ready to call one function at once."""
+    processes = [begun("tests.console_browser.herd", store, NAMESPACE) for _ in range(WORKERS)]
+    try:
+        assert [said(process) for process in processes] == ["ready"] * WORKERS
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
 
 
 @pytest.fixture

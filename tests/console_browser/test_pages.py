@@ -5,7 +5,9 @@ Needs `chromium` and `chromedriver` (Debian: apt-get install chromium chromium-d
 
 from __future__ import annotations
 
+import select
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -15,7 +17,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from bench.herd.valkey import ValkeyServer
-from tests.console_browser.conftest import WORKERS
+from tests.console_browser.conftest import WORKERS, said
 
 PATIENCE = 60
 SCREENS = (
@@ -102,6 +104,33 @@ def test_a_page_says_when_the_store_is_away_and_has_numbers_again_when_it_is_bac
         assert "no numbers" not in text(chrome)
 
 
+def test_a_herd_has_a_lane_for_each_worker_and_shows_that_the_holder_was_killed(
+    site: str, herd: list[subprocess.Popen[str]], chrome: webdriver.Chrome
+) -> None:
+    chrome.get(site)
+    # Processes that were seen to publish record their herds.
+    until(chrome, lambda page: f"Live workers\n{2 * WORKERS}" in text(page))
+    for process in herd:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    (told,), _, _ = select.select([process.stdout for process in herd], [], [], PATIENCE)
+    (holder,) = (process for process in herd if process.stdout is told)
+    assert said(holder) == "computes"
+    chrome.get(site + "keys?function=shop.slow")
+    until(chrome, lambda page: str(holder.pid) in text(page, "#keys"))
+    holder.kill()
+    assert {said(process) for process in herd if process is not holder} == {"served"}
+
+    chrome.get(site + "herds?function=shop.slow&only=faults")
+    until(chrome, lambda page: "shop.slow" in text(page, "#herds"))
+    chrome.get(chrome.execute_script("return document.querySelector('#herds tbody a').href"))
+    lanes = "return document.querySelectorAll('#herd rect.lane').length"
+    until(chrome, lambda page: page.execute_script(lanes) == WORKERS)
+    assert "taken over" in text(chrome, "#herd")
+    assert "Computations\n2" in text(chrome, "#herd")
+
+
 @pytest.mark.parametrize("width", [1280, 400])
 def test_no_page_runs_a_name_breaks_its_policy_or_is_wider_than_the_window(
     site: str, chrome: webdriver.Chrome, width: int
@@ -151,8 +180,11 @@ def test_an_entry_is_invalidated(site: str, chrome: webdriver.Chrome) -> None:
 def test_a_job_is_run_paused_and_resumed(site: str, chrome: webdriver.Chrome) -> None:
     chrome.get(site + "job?name=failing")
     assert "LookupError" in text(chrome)
+    runs = "return document.querySelectorAll('#runs tbody tr').length"
+    before = chrome.execute_script(runs)
     click(chrome, "Run now")
     chrome.get(site + "job?name=failing")
+    until(chrome, lambda page: page.execute_script(runs) == before + 1)
     click(chrome, "Pause")
     chrome.get(site + "jobs")
     assert "paused by ada" in text(chrome)
