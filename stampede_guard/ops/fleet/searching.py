@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from stampede_guard.stores.console.console import Console
     from stampede_guard.stores.console.view import EntryView
 
-__all__ = ["KeyPage", "Wanted", "explained", "name_behind", "search"]
+__all__ = ["STATES", "KeyPage", "Wanted", "explained", "name_behind", "search"]
 
+STATES = ("fresh", "stale", "failed", "uncacheable", "computing", "tag")
 STEPS = 50
 """SCANs for one page, of 200 keys each."""
 MOST_LOOKS = 1_000

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from stampede_guard import StampedeGuard
 from stampede_guard.ops.cli.commands.top import _picture
 from stampede_guard.ops.cli.running import screen
 from stampede_guard.ops.fleet.snapshot import snapshot
@@ -56,6 +57,32 @@ async def test_top_shows_what_the_processes_do(operator: Operator) -> None:
     assert f"{operator.namespace}:shop.quality:" in shown.out, "--names"
     assert "computed, collapsed, failed and saved time: sums of the last" in shown.out
     assert modes.json == {}, "the viewer's switch is no mode"
+
+
+async def test_top_shows_entries_too(operator: Operator) -> None:
+    async with StampedeGuard.from_url(operator.url, namespace=operator.namespace) as guard:
+
+        @guard.locked_cache(ttl=300, stale_ttl=60, name="shop.kept", tags=["project:{number}"])
+        async def kept(number: int) -> int:
+            return number
+
+        @guard.locked_cache(ttl=300, name="shop.other")
+        async def other(number: int) -> int:
+            return number
+
+        await asyncio.gather(kept(1), kept(2), other(1))
+        told = await operator.call("top", "--json", "--wait=0", "--keys", "--function=kept")
+        found = told.json["entries"]
+        assert [(one["state"], one["function"]) for one in found] == [("fresh", "shop.kept")] * 2
+        assert all(200 < one["fresh_left"] <= 300 and one["waiters"] == 0 for one in found)
+        assert all(one["entry"].startswith("#") for one in found), "without --names"
+        told = await operator.call("top", "--json", "--wait=0", "--keys", "--tag=project:2", "--names")
+        assert [one["entry"] for one in told.json["entries"]] == [kept.key(2)]
+        told = await operator.call("top", "--once", "--wait=0", "--keys", "--function=kept", "--names")
+        assert "2 entries: 2 fresh" in told.out and "shop.other" not in told.out
+    for refused, word in (("--state=fresh", "add --keys"), ("--state=warm", "fresh, stale")):
+        told = await operator.call("top", "--once", "--wait=0", *(["--keys"] * ("warm" in refused)), refused)
+        assert told.code == 2 and word in told.err
 
 
 async def test_top_says_what_it_waits_for(operator: Operator) -> None:

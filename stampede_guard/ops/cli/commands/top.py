@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import itertools
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stampede_guard.errors import Misuse
+from stampede_guard.ops.cli.entrytable import FoundEntries
 from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import answer, run, screen
 from stampede_guard.ops.cli.saying import say
 from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.cli.texts import seconds_text
+from stampede_guard.ops.fleet.searching import STATES, KeyPage, Wanted, search
 from stampede_guard.ops.fleet.viewer import Viewer
 from stampede_guard.stores.fleet.series import WATCHED
 from stampede_guard.stores.fleet.stream import PROCESS_BEGAN
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from stampede_guard.ops.fleet.snapshot import Snapshot
+    from stampede_guard.stores.console.console import Console
     from stampede_guard.stores.fleet.stream import Happening
     from stampede_guard.stores.fleet.sums import FunctionSums
 
@@ -28,6 +33,8 @@ __all__ = ["register"]
 
 ROWS = 20
 LINES = 12
+SEARCHED_EVERY = 5
+"""Pictures. A search for entries takes up to fifty SCANs."""
 FIRST_LOOK = 2.5 * WATCHED.seconds
 """Seconds until the processes have read the switch and one complete slot has passed."""
 
@@ -46,16 +53,30 @@ def top(
         float,
         typer.Option("--wait", min=0, max=3600, help="With --once and --json: seconds until the picture."),
     ] = FIRST_LOOK,
+    keys: Annotated[
+        bool,
+        typer.Option("--keys", help="Also entries: their state, times, size, holder and waiters."),
+    ] = False,
+    function: Annotated[
+        str, typer.Option("--function", help="With --keys: a part of a function's name.")
+    ] = "",
+    state: Annotated[
+        str, typer.Option("--state", help=f"With --keys: {', '.join(STATES[:-1])} or {STATES[-1]}.")
+    ] = "",
+    tag: Annotated[str, typer.Option("--tag", help="With --keys: a tag, such as project:7.")] = "",
     url: Url = None,
     namespace: Namespace = "default",
     as_json: Json = False,
 ) -> None:
-    """What the fleet does now: calls per second, hit rates, computations, hottest entries, faults.
+    """What the fleet does now: calls per second, hit rates, computations, hottest entries, faults, entries.
 
     Processes publish only while somebody watches. So the first numbers come after some seconds. Ends with Ctrl-C.
     """
 
     async def work() -> int:
+        wanted = _wanted(namespace, function, state, tag) if keys else None
+        if wanted is None and (function or state or tag):
+            raise Misuse("--function, --state and --tag select entries: add --keys")
         async with (
             console_at(url) as console,
             session_at(url) as session,
@@ -66,24 +87,43 @@ def top(
                     say(f"waiting for the first numbers of the fleet ({wait:g} s)...", err=True)
                 await asyncio.sleep(wait)
                 seen = await watch.look()
+                found = await _entries(console, namespace, wanted, names=names)
                 if as_json:
-                    answer(_as_json(seen, await watch.herd_lines()))
+                    answer(_as_json(seen, await watch.herd_lines()) | found.as_json())
                 else:
-                    screen().print(_picture(seen, await watch.happened(), namespace))
+                    screen().print(_picture(seen, await watch.happened(), namespace), *found.shown())
             else:
-                await _follow(watch, namespace)
+                await _follow(watch, console, namespace, wanted, names=names)
         return 0
 
     run(work, url=url, as_json=as_json)
 
 
-async def _follow(watch: Viewer, namespace: str) -> None:
+def _wanted(namespace: str, function: str, state: str, tag: str) -> Wanted:
+    if state and state not in STATES:
+        raise Misuse(f"--state={state!r}: write {', '.join(STATES[:-1])} or {STATES[-1]}")
+    return Wanted(function, state, f"{namespace}:#{tag}" if tag else "")
+
+
+async def _follow(
+    watch: Viewer, console: Console, namespace: str, wanted: Wanted | None, *, names: bool
+) -> None:
+    from rich.console import Group
     from rich.live import Live
 
     with Live(console=screen(), auto_refresh=False, screen=True) as live:
-        while True:
-            live.update(_picture(await watch.look(), await watch.happened(), namespace), refresh=True)
+        found = await _entries(console, namespace, wanted, names=names)
+        for turn in itertools.count(1):
+            picture = _picture(await watch.look(), await watch.happened(), namespace)
+            live.update(Group(picture, *found.shown()), refresh=True)
             await asyncio.sleep(1.0)
+            if turn % SEARCHED_EVERY == 0:
+                found = await _entries(console, namespace, wanted, names=names)
+
+
+async def _entries(console: Console, namespace: str, wanted: Wanted | None, *, names: bool) -> FoundEntries:
+    page = KeyPage([], "", 0) if wanted is None else await search(console, namespace, wanted)
+    return FoundEntries(page, namespace, asked=wanted is not None, shows_names=names)
 
 
 def _as_json(seen: Snapshot, happened: list[Happening]) -> dict[str, Any]:

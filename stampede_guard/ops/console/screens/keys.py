@@ -14,7 +14,7 @@ from stampede_guard.ops.cli.names import complete, holder_text, is_tag, state_of
 from stampede_guard.ops.console.fleet import Fleet
 from stampede_guard.ops.console.screen import Action, Asked, ConsoleScreen, Parameter
 from stampede_guard.ops.fleet.dropping import dropped
-from stampede_guard.ops.fleet.searching import Wanted, explained, name_behind, search
+from stampede_guard.ops.fleet.searching import STATES, Wanted, explained, name_behind, search
 from stampede_guard.ops.fleet.wording import counted
 from stampede_guard.stores.fleet.stream import hashed
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SCREEN"]
 
-STATES = ("fresh", "stale", "failed", "uncacheable", "computing", "tag")
 MOST_KNOWN = 10_000
 """Hashes whose names this process remembers. It searches for those that another process has listed."""
 MOST_DROPPED = 10_000
