@@ -103,7 +103,9 @@ class AsyncBell:
     async def wait(self, seconds: float) -> bool:
         """Until it rings, a NOTIFY comes, or the time is over. Whether one came."""
         try:
-            await asyncio.wait_for(self._woken.wait(), max(0.0, seconds))
+            # Not `wait_for`: in Python 3.11 it loses a cancellation that comes in the moment of a ring.
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._woken.wait()
         except TimeoutError:
             return False
         self._woken.clear()

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["OutboxRelay"]
 
 log = logging.getLogger("stampede_guard")
+ENDS_WITHIN = 5.0
+"""Seconds until a task that was cancelled is cancelled again."""
 
 
 class OutboxRelay:
@@ -107,9 +109,10 @@ class OutboxRelay:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._task is not None:
+        # A driver may lose a cancellation, as `asyncio.wait_for` of Python 3.11 does.
+        while self._task is not None and not self._task.done():
             self._task.cancel()
-            await asyncio.wait({self._task})
+            await asyncio.wait({self._task}, timeout=ENDS_WITHIN)
 
     def __enter__(self) -> Self:
         if not isinstance(self._engine, Engine):

@@ -140,7 +140,8 @@ class Ear:
     async def _keep(self) -> None:
         while True:
             try:
-                await asyncio.wait_for(self._lost.wait(), QUIET_SECONDS)
+                async with asyncio.timeout(QUIET_SECONDS):
+                    await self._lost.wait()
                 raise ConnectionResetError("the database closed the connection")
             except TimeoutError:
                 pass

@@ -240,6 +240,42 @@ async def test_a_task_hears_of_a_commit_and_listens_again_when_its_connection_is
     await engine.dispose()
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_an_end_in_the_moment_of_a_ring_is_not_lost(turns: int) -> None:
+    bell = AsyncBell(create_async_engine("postgresql+asyncpg://nobody@localhost/none"))
+    waiting = asyncio.create_task(bell.wait(60))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    bell._hear()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if waiting.cancel():
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+
+async def test_a_relay_ends_even_if_a_driver_loses_the_cancellation(
+    guard: StampedeGuard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, lost = asyncio.Event(), []
+
+    async def deliver(relay: OutboxRelay) -> int:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            lost.append(relay)
+        return 0
+
+    monkeypatch.setattr(OutboxRelay, "adeliver", deliver)
+    monkeypatch.setattr("stampede_guard.integrations.sqlalchemy.relay.ENDS_WITHIN", 0.01)
+    engine = create_async_engine("postgresql+asyncpg://nobody@localhost/none")
+    async with asyncio.timeout(30):
+        async with OutboxRelay(Outbox(name="quiet_outbox", notify=False), guard, engine) as relay:
+            await begun.wait()
+    assert lost == [relay]
+
+
 async def test_a_notify_that_nobody_reads_yet_does_not_keep_the_event_loop_busy(
     tables: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
