@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import socket
+from typing import Any
+
 import pytest
 import redis.asyncio
 
+from stampede_guard import StampedeGuard
 from stampede_guard.core.scripts import Held, Message
 from stampede_guard.stores.connections.subscription import subscription_on
 from stampede_guard.stores.connections.wire import entry_keys
@@ -12,6 +18,10 @@ from tests.support.asking import POLICY, grant, publish
 from tests.support.gate import until
 from tests.support.proxy import FaultProxy
 from tests.support.sessions import SHORT, Sessions
+
+
+async def nothing() -> None:
+    raise AssertionError("the store is asked first")
 
 
 class TestInbox:
@@ -84,3 +94,27 @@ async def test_a_connection_that_has_ended_already_is_left_to_its_reader(valkey_
     finally:
         await connection.disconnect()
         await client.aclose()
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 4, 6, 8, 12, 20, 50])
+def test_an_event_loop_that_is_dropped_with_its_subscription_does_not_go_on(
+    monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr("sys.unraisablehook", told.append)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+
+        async def begin() -> None:
+            guard = StampedeGuard.from_url(url, namespace="dropped")
+            asyncio.get_running_loop().create_task(guard.get_or_compute("report", nothing, ttl=60))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(begin())
+        loop.close()
+        del loop
+        gc.collect()
+    # Coroutines of other libraries complain of the missing loop. One of ours that goes on would never end.
+    assert [one for one in told if "ignored GeneratorExit" in str(one.exc_value)] == []

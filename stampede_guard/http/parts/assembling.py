@@ -107,12 +107,11 @@ def request_for_the_rest(old: StoredResponse, *, most_bytes: int) -> Fields:
     if missing is not None and tag.startswith(b'"') and missing.size < length:
         last = b"" if missing.last == length - 1 else b"%d" % missing.last
         asked = b"bytes=%d-%s" % (missing.first, last)
-    elif begin == 0 and not old.spans and tag.startswith(b'"'):
-        # Without a strong tag, the rest could not be shown to be of the same body.
+    elif begin == 0 and not old.spans:
         asked = b"bytes=%d-" % len(old.body)
     else:
         return ()
-    return (b"range", asked), (b"if-range", tag)
+    return ((b"range", asked), (b"if-range", tag)) if tag.startswith(b'"') else ((b"range", asked),)
 
 
 def _held(stored: StoredResponse, length: int) -> HeldBytes | None:

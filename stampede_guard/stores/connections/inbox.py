@@ -149,7 +149,13 @@ class Inbox:
                 await self._drain(connection)
             except Exception:
                 # Includes errors of a credential provider. The lane meets the same error and reports it to its callers.
-                pass
+                if not self._runs():
+                    connection = None
+                    raise
+            except GeneratorExit:
+                # The event loop was dropped without an end of its tasks. Nothing can be awaited any more.
+                connection = None
+                raise
             finally:
                 # Runs also when this task is cancelled.
                 lost, self._confirmed = self._confirmed, False
@@ -165,6 +171,13 @@ class Inbox:
                 retry = max(retry, min(FIRST_RETRY * 2**self._misplaced, LONGEST_RETRY))
             await asyncio.sleep(retry)
             retry = min(retry * 2, LONGEST_RETRY)
+
+    def _runs(self) -> bool:
+        """Not while the garbage collector ends this coroutine: then cleaning up may raise something else."""
+        try:
+            return asyncio.current_task() is self._task
+        except RuntimeError:
+            return False
 
     async def _subscribe(self, connection: AbstractConnection) -> None:
         async with patiently(self._deadline):

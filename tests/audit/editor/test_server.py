@@ -85,7 +85,9 @@ async def test_an_editor_gets_diagnostics_explanations_and_fixes(editor: Editor,
     asked = lsp.CodeActionParams(document, found["SG205"].range, lsp.CodeActionContext([]))
     offered: Any = await client.text_document_code_action_async(asked)
     fix, suppression = offered
-    assert fix.title == "SG205: fix" and suppression.title == "SG205: suppress on this line"
+    assert (
+        fix.title.startswith("SG205: fix (review: ") and suppression.title == "SG205: suppress on this line"
+    )
     (edit,) = fix.edit.changes[uri]
     assert edit.new_text == "    if count is None:\n" and edit.range.start.line == 10
 

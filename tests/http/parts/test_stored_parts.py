@@ -417,11 +417,3 @@ async def test_a_download_goes_on_if_its_file_is_the_same() -> None:
         fleet.clock.advance(61)
         await get(fleet, 5, 9, if_range='"a"')
         assert len(app.asked) == 2
-
-
-async def test_the_rest_of_a_part_without_a_strong_tag_is_not_asked_for() -> None:
-    app = File(etag='W/"a"')
-    async with Fleet(app) as fleet:
-        await get(fleet, 0, 9)
-        assert (await fleet.get()).body == BODY
-        assert app.asked == [("bytes=0-9", None), (None, None)]

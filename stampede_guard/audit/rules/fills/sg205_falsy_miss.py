@@ -111,7 +111,7 @@ RULE = Rule(
         "name shows; else low. Silent if it cannot be falsy: the write is under a test of the value, an "
         "empty value returns or raises before it, or it is an object, serialised text, or a literal with "
         "contents. Silent for Redis clients, because 0 comes back from them as text.",
-        fix="`if count:` becomes `if count is not None:`. Always unsafe: a stored empty value is then served "
+        fix="`if count:` becomes `if count is not None:`. Unsafe in each case: a stored empty value is then served "
         "for its lifetime, and no code shows whether it is an answer, or means that nobody may or nothing is "
         "known yet. None if an empty value is stored on a failure, or if the get names another default.",
     ),
