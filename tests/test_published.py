@@ -11,10 +11,12 @@ import tomllib
 import warnings
 import zipfile
 from collections.abc import Callable
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 import hatch_build
 from scripts.api_snapshot import SNAPSHOT, changes, public_api
@@ -113,6 +115,16 @@ def test_every_place_that_names_the_oldest_python_names_the_same() -> None:
         if text not in (ROOT / file).read_text("utf-8")
     }
     assert missing == set()
+
+
+def test_what_make_installs_runs_on_the_first_release_of_the_oldest_python() -> None:
+    """A distribution may have 3.11.2, and a package may ask for 3.11.5. Then `make` could install nothing there."""
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "constraints.txt").read_text("utf-8"), re.M))
+    installed = [one for one in distributions() if pinned.get(one.metadata["Name"]) == one.version]
+    assert len(installed) > 100
+    needs = {one.metadata["Name"]: one.metadata.get("Requires-Python") or ">=3" for one in installed}
+    refused = {name: told for name, told in needs.items() if f"{SUPPORTED[0]}.0" not in SpecifierSet(told)}
+    assert refused == {}
 
 
 def test_public_names_and_signatures_change_only_with_the_snapshot_and_a_line_in_the_changelog() -> None:
