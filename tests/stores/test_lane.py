@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -95,6 +97,31 @@ class TestPatience:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+    def test_an_event_loop_that_is_dropped_in_the_middle_leaves_no_error(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        told: list[Any] = []
+        monkeypatch.setattr("sys.unraisablehook", told.append)
+
+        async def wait(deadline: patiently) -> None:
+            async with deadline:
+                await asyncio.get_running_loop().create_future()
+
+        async def begin() -> None:
+            # As in an event loop that keeps no account of its generators. `run_until_complete` restores its own hooks.
+            sys.set_asyncgen_hooks(None, None)
+            # The garbage collector ends what was made earlier first.
+            task = asyncio.ensure_future(wait(patiently(PATIENCE)))
+            task.itself = task  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
+
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(begin())
+        loop.close()
+        del loop
+        gc.collect()
+        assert [str(one.exc_value) for one in told] == []
 
 
 class FakeTransport:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 
 __all__ = ["more_time", "patiently"]
 
@@ -21,25 +19,33 @@ def more_time(seconds: float, *, late: float, spared: bool) -> float:
     return 0.0 if spared else seconds / 20
 
 
-@contextlib.asynccontextmanager
-async def patiently(seconds: float) -> AsyncIterator[None]:
-    """Like `asyncio.timeout(seconds)`, but time in a blocked event loop does not count. Raises `TimeoutError`."""
-    loop = asyncio.get_running_loop()
-    due = loop.time() + seconds
-    handle: asyncio.TimerHandle | None = None
-    async with asyncio.timeout(None) as scope:
+class patiently:
+    """Like `asyncio.timeout(seconds)`, but time in a blocked event loop does not count. Raises `TimeoutError`.
 
-        def look(due: float, spared: bool) -> None:
-            nonlocal handle
-            now = loop.time()
-            more = more_time(seconds, late=now - due, spared=spared)
-            if more:
-                handle = loop.call_at(now + more, look, now + more, True)
-            else:
-                scope.reschedule(now)
+    A class, not a generator. If an event loop is dropped with its tasks, the garbage collector may end a generator
+    before the coroutine that uses it, and Python then reports an error that nobody can act on.
+    """
 
-        handle = loop.call_at(due, look, due, False)
-        try:
-            yield
-        finally:
-            handle.cancel()
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._scope = asyncio.timeout(None)
+
+    async def __aenter__(self) -> None:
+        await self._scope.__aenter__()
+        self._loop = asyncio.get_running_loop()
+        self._look_at(self._loop.time() + self._seconds, spared=False)
+
+    async def __aexit__(self, *error: object) -> None:
+        self._handle.cancel()
+        await self._scope.__aexit__(*error)  # type: ignore[arg-type]
+
+    def _look_at(self, due: float, *, spared: bool) -> None:
+        self._handle = self._loop.call_at(due, self._look, due, spared)
+
+    def _look(self, due: float, spared: bool) -> None:
+        now = self._loop.time()
+        more = more_time(self._seconds, late=now - due, spared=spared)
+        if more:
+            self._look_at(now + more, spared=True)
+        else:
+            self._scope.reschedule(now)
