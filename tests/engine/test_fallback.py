@@ -112,6 +112,25 @@ async def test_a_passenger_that_was_denied_waits_for_the_fallback_that_denied_it
     assert await soon(leader) == "late"
 
 
+async def test_bytes_that_this_process_cannot_decode_are_no_answer_to_a_fallback(
+    guards: Guards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick, answers = Gate(), asyncio.Event()
+    guard = guards.guard()
+    session = guard.engine.runtime().session
+    acquire = session.acquire
+
+    async def late(*args: Any, **fields: Any) -> Any:
+        await guards.put(guards.name(KEY), b"neither JSON nor anything else")
+        await answers.wait()
+        return await acquire(*args, **fields)
+
+    monkeypatch.setattr(session, "acquire", late)
+    quick.open()
+    assert await soon(ask(guard, quick, "fallback", wait_timeout=0.5, fallback_timeout=60.0)) == "fallback"
+    answers.set()
+
+
 async def test_the_holders_value_ends_a_fallback_that_is_slower(guards: Guards) -> None:
     slow, slower = Gate(), Gate()
     holding = await hold(guards, slow)

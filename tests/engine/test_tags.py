@@ -263,6 +263,30 @@ async def test_an_outdated_value_does_not_keep_a_fallback_from_computing(
     assert await soon(holding) == 2
 
 
+async def test_an_outdated_value_is_no_refusal_to_a_caller_whose_time_ends_before_the_store_has_answered(
+    guards: Guards, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder, other = guards.guard(), guards.guard()
+    assert await source.ask(holder) == 1
+    await source.write(holder)
+    slow = source.gate = Gate()
+    holding = source.ask(holder)
+    await slow.arrival()
+    source.gate = None
+    session = other.engine.runtime().session
+    acquire, answers = session.acquire, asyncio.Event()
+
+    async def late(*args: Any, **fields: Any) -> Any:
+        await answers.wait()
+        return await acquire(*args, **fields)
+
+    monkeypatch.setattr(session, "acquire", late)
+    assert await soon(source.ask(other, wait_timeout=0.05, fallback_timeout=60.0)) == 2
+    answers.set()
+    slow.open()
+    assert await soon(holding) == 2
+
+
 async def test_without_a_fallback_an_outdated_value_is_no_last_resort(guards: Guards, source: Source) -> None:
     holder, other = guards.guard(), guards.guard()
     assert await source.ask(holder) == 1

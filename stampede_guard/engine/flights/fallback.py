@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from contextvars import Context
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from stampede_guard.core.asks import Denied, Found, Granted
 from stampede_guard.core.caller import seconds_to_wait
@@ -92,29 +92,42 @@ class FallbackRun:
         once.happen()
 
     async def _attempt(self) -> tuple[Any, bool]:
-        runtime, plan, policy = self._runtime, self._plan, self._plan.policy
-        flight_id = runtime.new_id()
-        try:
-            answer = await runtime.session.fallback(
-                self._name, flight=flight_id, policy=policy, newer_than=self._flight.state.newer_than
-            )
-            if isinstance(answer, Found) and not await is_valid(runtime, self._flight.tags, answer.reading):
-                answer = Denied()
-        except StoreError:
-            self.denied = True
-            return None, False
-        match answer:
-            case Denied():
+        """Ask the store until it grants a slot, denies one, or offers a value of use.
+
+        1. A caller's time ends before the store has answered its flight. 2. So the flight does not know that the stored
+        value is outdated or cannot be decoded, and the store offers this value to the fallback. 3. That is no refusal,
+        for no other fallback runs for which the caller could wait. So the fallback asks for a newer value.
+        """
+        runtime, plan = self._runtime, self._plan
+        flight_id, newer_than = runtime.new_id(), 0
+        while True:
+            newer_than = max(newer_than, self._flight.state.newer_than)
+            try:
+                answer = await runtime.session.fallback(
+                    self._name, flight=flight_id, policy=plan.policy, newer_than=newer_than
+                )
+                if isinstance(answer, Found) and not await is_valid(
+                    runtime, self._flight.tags, answer.reading
+                ):
+                    newer_than = answer.reading.token
+                    continue
+            except StoreError:
                 self.denied = True
                 return None, False
-            case Found(reading):
-                try:
-                    return plan.codec.decode(reading.body), True
-                except Undecodable as error:
-                    runtime.warn_undecodable(plan, error, reading.body)
+            match answer:
+                case Denied():
+                    self.denied = True
                     return None, False
-            case Granted():
-                return await self._compute(answer, flight_id), True
+                case Found(reading):
+                    try:
+                        return plan.codec.decode(reading.body), True
+                    except Undecodable as error:
+                        runtime.warn_undecodable(plan, error, reading.body)
+                        newer_than = reading.token
+                case Granted():
+                    return await self._compute(answer, flight_id), True
+                case _:
+                    assert_never(answer)
 
     async def _compute(self, grant: Granted, flight_id: str) -> Any:
         plan, policy, tags = self._plan, self._plan.policy, self._flight.tags
