@@ -19,12 +19,12 @@ from typing import Any
 import typer.main
 from prometheus_client import CollectorRegistry, Counter
 
-from stampede_guard import errors, events, policy
+from stampede_guard import errors, events
 from stampede_guard.api import environment, keywords
 from stampede_guard.audit import command as audit
 from stampede_guard.ops.cli.app import app
 from stampede_guard.ops.observe import prometheus
-from stampede_guard.policy import Limits, Policy
+from stampede_guard.policy import Limits, Policy, policy
 
 __all__ = ["page"]
 

@@ -25,10 +25,10 @@ from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing import FakeClock, herd
 
 IN_SECONDS = [
-    name
+    field.name
     for kind in (Policy, Limits)
-    for name, default in ((field.name, field.default) for field in dataclasses.fields(kind))
-    if isinstance(default, float) and name not in ("early_beta", "sample")
+    for field in dataclasses.fields(kind)
+    if field.metadata["unit"] == "s"
 ]
 
 

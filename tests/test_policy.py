@@ -7,17 +7,16 @@ from typing import Any
 import pytest
 
 from stampede_guard import Limits, Misuse, Policy, PolicyError, StampedeGuard
-from stampede_guard import policy as module
+from stampede_guard.policy import policy as module
 
 OF_LIMITS = {field.name: field.default for field in dataclasses.fields(Limits)}
 OF_POLICY = {field.name: field.default for field in dataclasses.fields(Policy)}
 FIELDS = OF_POLICY | OF_LIMITS
-SECONDS = [
-    name
-    for name, default in FIELDS.items()
-    if isinstance(default, float) and name not in ("early_beta", "sample")
-]
-COUNTS = [name for name, default in FIELDS.items() if type(default) is int]
+UNITS = {
+    field.name: field.metadata["unit"] for kind in (Policy, Limits) for field in dataclasses.fields(kind)
+}
+SECONDS = [name for name, unit in UNITS.items() if unit == "s"]
+COUNTS = [name for name, unit in UNITS.items() if unit == "count"]
 MAY_BE_ZERO = {
     "stale_ttl", "error_ttl", "soft_timeout", "uncacheable_ttl", "drain_timeout", "fallback_limit", "max_handovers",
     "inline_bytes", "last_value_bytes", "l1_ttl", "compression_min_bytes",
@@ -62,8 +61,13 @@ def test_the_table_says_the_default_that_the_code_has(name: str) -> None:
         assert text == str(default)
     else:
         assert float(text) == default
-        units = {"early_beta": "factor", "sample": "share"}
-        assert unit == units.get(name, "s" if isinstance(default, float) else "count")
+        assert unit == UNITS[name]
+        assert (unit == "count") == isinstance(default, int)
+
+
+@pytest.mark.parametrize("kind", [Policy, Limits])
+def test_every_field_has_its_check_beside_its_default(kind: type) -> None:
+    assert [field.name for field in dataclasses.fields(kind) if "check" not in field.metadata] == []
 
 
 # --- nonsense -------------------------------------------------------------------------------------------

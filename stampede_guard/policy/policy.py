@@ -55,26 +55,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, get_args
 
-from stampede_guard.durations import Duration, advice, seconds
+from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse, PolicyError
 from stampede_guard.options import nearest, options_of
+from stampede_guard.policy.fields import check_each, count, flag, number, one_of, time
 
 __all__ = ["Limits", "Mode", "Policy", "PolicyFields", "check_fields", "checked_limits", "checked_policy"]
 
 Mode = Literal["on", "shadow", "bypass", "off"]
 Compression = Literal["zstd"]
 
-_POSITIVE_SECONDS = (
-    "ttl", "lease_ttl", "wait_timeout", "compute_timeout", "fallback_timeout", "poll_interval", "takeover_gap",
-)  # fmt: skip
-_SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "soft_timeout", "uncacheable_ttl", "l1_ttl")
-_POSITIVE_COUNTS = ("max_passengers", "max_value_bytes", "uncacheable_limit")
-_COUNTS_OR_ZERO = ("fallback_limit", "max_handovers", "inline_bytes", "compression_min_bytes")
-_POSITIVE_LIMITS = ("max_flights", "max_local_computations", "max_threads", "l1_bytes", "l1_entries")
 MOST_MS = 10**12 - 1
 """The longest lifetime in a stored value, in milliseconds: 31 years. A policy allows 20 (`ttl` plus `stale_ttl`)."""
-_LONGEST = 10 * 366 * 86_400.0
-_SHORTEST = 0.001
 _LARGEST_BETA = 100.0
 _OF_GUARDS = ("namespace", "policy", "limits", "hooks", "encryption", "stats")
 
@@ -171,56 +163,38 @@ class Policy(_Given):
     Raises `PolicyError` for a value that cannot work. The error names the field, the value and the rule.
     """
 
-    ttl: float = 60.0
-    stale_ttl: float = 0.0
-    error_ttl: float = 1.0
-    early_beta: float = 0.0
-    soft_timeout: float = 0.0
-    lease_ttl: float = 3.0
-    wait_timeout: float = 30.0
-    compute_timeout: float = 60.0
-    fallback_limit: int = 1
-    fallback_timeout: float = 2.0
-    poll_interval: float = 0.4
-    takeover_gap: float = 0.25
-    uncacheable_ttl: float = 10.0
-    uncacheable_limit: int = 16
-    max_passengers: int = 10_000
-    max_handovers: int = 3
-    max_value_bytes: int = 8 * 1024 * 1024
-    inline_bytes: int = 16 * 1024
-    l1_ttl: float = 0.0
-    mode: Mode = "on"
-    sample: float = 1.0
-    share: bool = False
-    strict: bool = False
-    compression: Compression | None = None
-    compression_min_bytes: int = 4 * 1024
+    ttl: float = time(60.0, instead_of_zero='for a function that is not cached at all, write mode="off"')
+    stale_ttl: float = time(0.0, least=0)
+    error_ttl: float = time(1.0, least=0)
+    early_beta: float = number(0.0, "factor", "0", f"{_LARGEST_BETA:g}")
+    soft_timeout: float = time(0.0, least=0)
+    lease_ttl: float = time(3.0)
+    wait_timeout: float = time(30.0)
+    compute_timeout: float = time(60.0)
+    fallback_limit: int = count(1, least=0)
+    fallback_timeout: float = time(2.0)
+    poll_interval: float = time(0.4)
+    takeover_gap: float = time(0.25)
+    uncacheable_ttl: float = time(10.0, least=0)
+    uncacheable_limit: int = count(16)
+    max_passengers: int = count(10_000)
+    max_handovers: int = count(3, least=0)
+    max_value_bytes: int = count(8 * 1024 * 1024)
+    inline_bytes: int = count(16 * 1024, least=0)
+    l1_ttl: float = time(0.0, least=0)
+    mode: Mode = one_of("on", *get_args(Mode))
+    sample: float = number(1.0, "share", "0 (no key)", "1 (every key)")
+    share: bool = flag()
+    strict: bool = flag()
+    compression: Compression | None = one_of(None, None, *get_args(Compression))
+    compression_min_bytes: int = count(4 * 1024, least=0)
 
     if TYPE_CHECKING:
         # More types may be given than are read.
         def __init__(self, **fields: Unpack[_Fields]) -> None: ...
 
     def __post_init__(self) -> None:
-        for field in _POSITIVE_SECONDS:
-            _to_seconds(self, field, least=_SHORTEST)
-        for field in _SECONDS_OR_ZERO:
-            _to_seconds(self, field, least=0.0)
-        _check_beta(self.early_beta)
-        for field in _POSITIVE_COUNTS:
-            _check_count(field, getattr(self, field), least=1)
-        for field in _COUNTS_OR_ZERO:
-            _check_count(field, getattr(self, field), least=0)
-        if self.mode not in get_args(Mode):
-            raise PolicyError("mode", self.mode, f"it must be one of {', '.join(get_args(Mode))}")
-        if self.compression is not None and self.compression not in get_args(Compression):
-            raise PolicyError(
-                "compression", self.compression, 'it must be "zstd", or None for no compression'
-            )
-        _check_share("sample", self.sample)
-        for field in ("share", "strict"):
-            if not isinstance(getattr(self, field), bool):
-                raise PolicyError(field, getattr(self, field), "it must be True or False")
+        check_each(self)
         self._check_relations()
 
     def _check_relations(self) -> None:
@@ -316,23 +290,20 @@ class Limits:
     Raises `PolicyError` for a value that cannot work. The error names the field, the value and the rule.
     """
 
-    max_flights: int = 10_000
-    max_local_computations: int = 16
-    max_threads: int = 32
-    last_value_bytes: int = 16 * 1024 * 1024
-    l1_bytes: int = 32 * 1024 * 1024
-    l1_entries: int = 10_000
-    drain_timeout: float = 10.0
+    max_flights: int = count(10_000)
+    max_local_computations: int = count(16)
+    max_threads: int = count(32)
+    last_value_bytes: int = count(16 * 1024 * 1024, least=0)
+    l1_bytes: int = count(32 * 1024 * 1024)
+    l1_entries: int = count(10_000)
+    drain_timeout: float = time(10.0, least=0)
 
     if TYPE_CHECKING:
 
         def __init__(self, **fields: Unpack[_LimitFields]) -> None: ...
 
     def __post_init__(self) -> None:
-        for field in _POSITIVE_LIMITS:
-            _check_count(field, getattr(self, field), least=1)
-        _check_count("last_value_bytes", self.last_value_bytes, least=0)
-        _to_seconds(self, "drain_timeout", least=0.0)
+        check_each(self)
 
 
 def checked_policy(policy: Policy | None) -> Policy:
@@ -349,33 +320,3 @@ def checked_limits(limits: Limits | None) -> Limits:
     if given is not None and not isinstance(given, Limits):
         raise Misuse(f"limits= is a Limits, not a {type(given).__name__}: write limits=Limits(max_threads=8)")
     return limits or Limits()
-
-
-def _to_seconds(owner: Policy | Limits, field: str, *, least: float) -> None:
-    """Replace a field that was given as a text or a timedelta. Raises `PolicyError`."""
-    given = getattr(owner, field)
-    value = seconds(given)
-    rule = f"it must be a number of seconds between {least:g} and {_LONGEST:.0f} (ten years)"
-    if field == "ttl" and value == 0:
-        rule += '; for a function that is not cached at all, write mode="off"'
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise PolicyError(field, given, rule + advice(given))
-    if not (least <= value <= _LONGEST):
-        raise PolicyError(field, given, rule)
-    if value is not given:
-        object.__setattr__(owner, field, value)
-
-
-def _check_beta(value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= _LARGEST_BETA:
-        raise PolicyError("early_beta", value, f"it must be a number between 0 and {_LARGEST_BETA:g}")
-
-
-def _check_count(field: str, value: object, *, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise PolicyError(field, value, f"it must be a whole number of at least {least}")
-
-
-def _check_share(field: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise PolicyError(field, value, "it must be a number between 0 (no key) and 1 (every key)")
