@@ -91,6 +91,7 @@ class Engine:
         runtimes = Runtimes(store, namespace, limits, hooks, resolver, sums, watching)
         if watching is not None:
             watching.gauges = runtimes.gauges
+            watching.called = resolver.functions
         self._enter(namespace, runtimes, resolver, hooks)
 
     def within(self, namespace: str) -> Engine:

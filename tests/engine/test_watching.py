@@ -9,7 +9,7 @@ import json
 import math
 import os
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from stampede_guard import StampedeGuard
 from stampede_guard.engine.hooks import Hooks
+from stampede_guard.engine.stats.counting import MOST_FUNCTIONS
 from stampede_guard.engine.stats.happenings import (
     MOST_ALIKE,
     MOST_HERD_LINES,
@@ -27,7 +28,7 @@ from stampede_guard.engine.stats.happenings import (
     hashed,
 )
 from stampede_guard.engine.stats.hottest import Hottest
-from stampede_guard.engine.stats.watching import HOTTEST, YOUNG, Watching
+from stampede_guard.engine.stats.watching import HOTTEST, POLICIES, YOUNG, Watching
 from stampede_guard.events import (
     BreakerOpened,
     Computed,
@@ -41,8 +42,10 @@ from stampede_guard.events import (
 from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.ops.fleet.snapshot import HotEntry, snapshot
 from stampede_guard.ops.fleet.viewer import Viewer
+from stampede_guard.policy import Mode, Policy
 from stampede_guard.stores.console.console import Console
 from stampede_guard.stores.fleet.histogram import BOUNDS, bucket_of, quantile
+from stampede_guard.stores.fleet.policies import LONGEST_POLICY, policy_of, policy_text
 from stampede_guard.stores.fleet.series import WATCHED
 from stampede_guard.stores.fleet.stream import PROCESS_BEGAN, from_stream
 from stampede_guard.stores.fleet.telling import tell_operator
@@ -433,3 +436,88 @@ async def test_a_key_of_another_type_and_a_crowded_slot_harm_nobody(
         assert abs(await session.count(namespace, WATCHED, slot, numbers) - slot) <= 1
         found = await console.slots_of(namespace, WATCHED, [slot])
         assert len(found[slot]) == 5 and set(found[slot].values()) == {b"4"}
+
+
+# --- modes and policies --------------------------------------------------------------------------
+
+
+def called(*functions: tuple[str, str, Policy]) -> Watching:
+    watching = Watching(Hooks())
+    watching.called = lambda: functions
+    watching.switch(on=True)
+    return watching
+
+
+def test_a_called_function_and_one_that_does_not_use_the_store_tell_their_modes() -> None:
+    plain = Policy()
+    watching = called(("busy", "on:0.1", plain), ("idle", "on", plain), ("silent", "off", plain))
+    watching(Hit("busy", "entry"))
+    told = watching.numbers(watching.take(), 7)
+    assert [name for name in told if name.startswith("runs:")] == ["runs:busy\non:0.1", "runs:silent\noff"]
+    assert not any(name.startswith("runs:") for name in watching.numbers(watching.take(), 7))
+
+
+def test_modes_of_a_slot_have_a_bound_and_the_next_slot_goes_on_with_the_others() -> None:
+    watching = called(*((f"f{number}", "off", Policy()) for number in range(2 * MOST_FUNCTIONS)))
+    seen: collections.Counter[str] = collections.Counter()
+    for slot in range(2):
+        names = [name for name in watching.numbers({}, slot + 1) if name.startswith("runs:")]
+        assert len(names) == MOST_FUNCTIONS
+        seen.update(names)
+    assert set(seen.values()) == {1}
+
+
+def test_policies_take_turns_and_contain_only_what_differs_from_the_default() -> None:
+    many = 2 * POLICIES + 1
+    watching = called(*((f"f{number}", "on", Policy(ttl=77 + number)) for number in range(many)))
+    seen: dict[str, dict[str, Any]] = {}
+    for slot in range(3):
+        told = [name for name in watching.numbers({}, slot + 1) if name.startswith("policy:")]
+        assert len(told) == POLICIES
+        for name in told:
+            title, _, text = name.removeprefix("policy:").partition("\n")
+            seen[title] = json.loads(text)
+    assert seen == {f"f{number}": {"ttl": 77.0 + number} for number in range(many)}
+
+
+@given(
+    st.builds(
+        Policy,
+        ttl=st.floats(0.001, 1e8),
+        stale_ttl=st.floats(0, 1e8),
+        mode=st.sampled_from(get_args(Mode)),
+        sample=st.floats(0, 1),
+        share=st.booleans(),
+        compression=st.sampled_from(("zstd", None)),
+        max_value_bytes=st.integers(2**20, 2**60),
+    )
+)
+def test_a_policy_is_read_as_it_was_told(policy: Policy) -> None:
+    text = policy_text(policy)
+    assert text.isascii() and len(text) <= LONGEST_POLICY
+    assert policy_of(text) == policy
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            "[]",
+            "[" * 1000,
+            '{"ttl": NaN}',
+            '{"ttl": -1}',
+            '{"ttl": "<b>"}',
+            '{"mode": "fly"}',
+            '{"ttl": []}',
+        ),
+        *('{"ttl": 1' + zeros + "}" for zeros in ("0" * 2000, "0" * 700)),
+        *('{"share": 1}', '{"ttl": ' + "9" * 5000),
+    ],
+)
+def test_what_is_no_policy_is_ignored(text: str) -> None:
+    assert policy_of(text) is None
+
+
+def test_a_field_of_a_later_version_is_ignored() -> None:
+    assert policy_of('{"ttl": 7, "colour": "red"}') == Policy(ttl=7)

@@ -56,6 +56,7 @@ class ModesDoor:
     def settle(self, plan: Plan) -> Standing:
         """Look the mode up anew, after a change of the settings."""
         standing = self.resolver.said.settle(plan)
+        self.resolver.called.note(plan)
         if standing.mode in ("on", "shadow"):
             self._runtimes.ask_store()
         return standing

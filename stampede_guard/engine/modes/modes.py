@@ -54,18 +54,22 @@ class Modes:
         switch = self.fleet.get(EVERYTHING) or self.environment.get(EVERYTHING)
         return switch.mode if switch is not None else self.program
 
-    def settle(self, plan: Plan) -> Standing:
-        """The mode of this plan, remembered in the plan."""
+    def mode_of(self, plan: Plan) -> tuple[Mode, float]:
+        """The mode of this plan, and the share of its keys."""
         switch = (
             self.fleet.get(plan.title)
             or self.fleet.get(EVERYTHING)
             or self.environment.get(plan.title)
             or self.environment.get(EVERYTHING)
         )
-        own = plan.mode
-        mode, sample = own or self.program or plan.policy.mode, plan.policy.sample
         if switch is not None:
-            mode, sample = switch.mode, sample if switch.sample is None else switch.sample
+            return switch.mode, plan.policy.sample if switch.sample is None else switch.sample
+        return plan.mode or self.program or plan.policy.mode, plan.policy.sample
+
+    def settle(self, plan: Plan) -> Standing:
+        """The same, remembered in the plan."""
+        own = plan.mode
+        mode, sample = self.mode_of(plan)
         # One assignment: several threads may settle the same plan.
         plan.standing = standing = Standing(
             self, mode, sample, shortest=plan.direct and mode == "on" and sample >= 1.0

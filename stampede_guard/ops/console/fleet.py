@@ -19,6 +19,7 @@ from stampede_guard.ops.fleet.reaching import session_of
 from stampede_guard.ops.fleet.snapshot import Adding, Snapshot, snapshot
 from stampede_guard.ops.fleet.viewer import Viewer
 from stampede_guard.stores.console.console import Console
+from stampede_guard.stores.fleet.policies import LONGEST_POLICY, policy_of
 from stampede_guard.stores.fleet.series import WATCHED
 from stampede_guard.stores.fleet.stream import HERD_KINDS
 from stampede_guard.stores.fleet.sums import FunctionSums
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
     from stampede_guard.jobs.scheduler import Jobs
     from stampede_guard.leases.client import Leases
+    from stampede_guard.policy import Policy
     from stampede_guard.stores.fleet.stream import Happening
     from stampede_guard.stores.protocol import Session, Store
 
@@ -44,6 +46,8 @@ MAP_SECONDS = 10.0
 """Between two readings of a cluster's map, while one of its masters does not answer."""
 SLOTS_AT_ONCE = 6
 """Asked for together. A slot has up to 20,000 fields, so all of them would be too much for one answer."""
+MOST_POLICIES = 4
+"""Of one function: its processes may run several versions of the program."""
 CHANGING = 2
 """The newest slots may still grow."""
 
@@ -232,6 +236,21 @@ class Fleet:
             # A fleet with a thousand functions takes 30 ms for each.
             await asyncio.sleep(0)
         return known[1]
+
+    async def policies_of(self, title: str) -> list[Policy]:
+        """What processes published of this function's policy within ten minutes, the newest first."""
+        begin = f"policy:{title}\n".encode("utf-8", "replace")
+        found: dict[str, Policy] = {}
+        for _, fields in sorted((await self.slots()).items(), reverse=True):
+            for name in fields:
+                if name.startswith(begin) and len(name) <= len(begin) + LONGEST_POLICY:
+                    text = name[len(begin) :].decode("utf-8", "replace")
+                    if text not in found and (policy := policy_of(text)) is not None:
+                        found[text] = policy
+            if len(found) >= MOST_POLICIES:
+                break
+            await asyncio.sleep(0)
+        return list(found.values())[:MOST_POLICIES]
 
     async def totals(self) -> dict[int, FunctionSums | None]:
         """The sums of all functions, by slot; None where nobody watched. An unchanged slot is counted once."""

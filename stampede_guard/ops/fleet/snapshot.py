@@ -10,6 +10,7 @@ from stampede_guard.ops.fleet.masking import masked_key
 from stampede_guard.ops.fleet.wording import counted
 from stampede_guard.stores.fleet.series import WATCHED
 from stampede_guard.stores.fleet.sums import FunctionSums, from_fields
+from stampede_guard.stores.switch import Switch
 
 __all__ = ["Adding", "HotEntry", "Snapshot", "snapshot"]
 
@@ -32,7 +33,8 @@ class Snapshot:
 
     `processes`: how many published. `ok`, `away`, `refused`, `full`: for how many of them the store is in that state.
     `in_flight`: computations and waits under way. `l1_bytes`: of copies kept in processes. `hot`: calls of all entries
-    that were published, by function and key.
+    that were published, by function and key. `modes`: in how many processes each function is in which mode, from the
+    newest slot in which one said so.
     """
 
     seconds: float
@@ -46,10 +48,16 @@ class Snapshot:
     refused: int
     full: int
     hot: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    modes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def hottest_of(self, function: str) -> list[HotEntry]:
         """The hottest entries of one function, also if those of others are hotter."""
         return _most(Counter({mark: calls for mark, calls in self.hot.items() if mark[0] == function}))
+
+    def mode_of(self, function: str) -> str:
+        """`on`, or `on in 3, shadow in 1` where processes differ; empty if none has said it."""
+        modes = sorted(self.modes.get(function, {}).items(), key=lambda item: (-item[1], item[0]))
+        return modes[0][0] if len(modes) == 1 else ", ".join(f"{mode} in {count}" for mode, count in modes)
 
     @property
     def all(self) -> FunctionSums:
@@ -115,6 +123,7 @@ def snapshot(slots: Mapping[int, Mapping[bytes, bytes]], *, shows_names: bool = 
         refused=gauges["refused"],
         full=gauges["full"],
         hot=hot,
+        modes={title: modes for slot in sorted(slots) for title, modes in _modes(slots[slot]).items()},
     )
 
 
@@ -125,6 +134,7 @@ class Adding:
         self._seconds = 0.0
         self._functions: dict[str, FunctionSums] = {}
         self._hot: Counter[tuple[str, str]] = Counter()
+        self._modes: dict[str, Mapping[str, int]] = {}
         self._newest = snapshot({})
 
     def add(self, slot: Snapshot) -> None:
@@ -135,6 +145,7 @@ class Adding:
             total += row
         for mark, calls in slot.hot.items():
             self._hot[mark] += calls
+        self._modes.update(slot.modes)
 
     @property
     def sum(self) -> Snapshot:
@@ -146,6 +157,7 @@ class Adding:
             functions=self._functions,
             hottest=hottest,
             hot=self._hot.copy(),
+            modes=dict(self._modes),
         )
 
 
@@ -158,6 +170,16 @@ def _hot(slots: Iterable[Mapping[bytes, bytes]], *, shows_names: bool) -> Counte
                 if line_end:
                     calls[function, key if shows_names else masked_key(key)] += _number(number)
     return calls
+
+
+def _modes(fields: Mapping[bytes, bytes]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for name, number in fields.items():
+        if name.startswith(b"runs:"):
+            title, _, mode = name[5:].decode("utf-8", "replace").partition("\n")
+            if (switch := Switch.parse(mode)) is not None and (processes := _number(number)):
+                found.setdefault(title, {})[str(switch)] = processes
+    return found
 
 
 def _most(calls: Counter[tuple[str, str]]) -> list[HotEntry]:

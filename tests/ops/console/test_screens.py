@@ -28,6 +28,7 @@ from tests.ops.cli.conftest import ROOT
 from tests.ops.console.conftest import ACTIONS, BASE, Browser, a_browser, live
 
 PROCESSES = 2
+NO_GAUGES: Any = dict.fromkeys(("processes", "in_flight", "l1_bytes", "ok", "away", "refused", "full"), 0)
 
 
 async def shown(browser: Browser, path: str, until: Any, **query: str) -> Any:
@@ -70,7 +71,7 @@ async def test_a_page_of_functions_has_a_bound(monkeypatch: pytest.MonkeyPatch, 
         seconds=30.0,
         functions={f"shop.f{number:03}": FunctionSums(hits=number) for number in range(MOST_ROWS + 5)},
         hottest=(),
-        **dict.fromkeys(("processes", "in_flight", "l1_bytes", "ok", "away", "refused", "full"), 0),
+        **NO_GAUGES,
     )
 
     async def now(self: Fleet) -> Snapshot:
@@ -94,7 +95,8 @@ async def test_pages_show_what_the_fleet_does(fleet: None, browser: Browser) -> 
     rows = (await browser.see("/api/functions", sort="name", order="up")).json()["functions"]
     assert [row["name"] for row in rows] == sorted(row["name"] for row in rows)
     row = next(row for row in rows if row["name"] == "shop.quality")
-    assert row["calls"] > row["computations"] > 0 and row["saved_per_hour"] > 0 and row["mode"] == ""
+    assert row["calls"] > row["computations"] > 0 and row["saved_per_hour"] > 0
+    assert row["mode"] == "on" and row["switch"] == ""
     page = (await browser.see("/functions", q="QUAL")).text
     assert "shop.quality" in page and "shop.broken" not in page
 
@@ -179,13 +181,61 @@ async def test_a_function_is_shown_over_time_with_its_policy(
     assert 'class="heat"' in page and "<strong>77</strong>" in page
 
 
+async def test_a_function_that_is_not_counted_is_listed_with_the_modes_of_its_processes(
+    monkeypatch: pytest.MonkeyPatch, browser: Browser
+) -> None:
+    seen = Snapshot(
+        seconds=30.0,
+        functions={"shop.f": FunctionSums(hits=1)},
+        hottest=(),
+        modes={"shop.f": {"on": 3, "shadow": 1}, "shop.silent": {"off": 4}},
+        **NO_GAUGES,
+    )
+
+    async def now(self: Fleet) -> Snapshot:
+        return seen
+
+    monkeypatch.setattr(Fleet, "now", now)
+    told = (await browser.see("/api/functions", sort="mode", order="up")).json()
+    rows = {row["name"]: row for row in told["functions"]}
+    assert list(rows) == ["shop.silent", "shop.f"] and told["known"] == 2
+    assert (rows["shop.silent"]["calls"], rows["shop.silent"]["mode"]) == (0, "off")
+    assert rows["shop.f"]["mode"] == "on in 3, shadow in 1"
+    reached = await browser.fleet.reached()
+    await reached.steps.switch(browser.fleet.namespace, "shop.silent", Switch("bypass"))
+    row = next(one for one in (await browser.see("/api/functions")).json()["functions"] if one["calls"] == 0)
+    assert (row["mode"], row["switch"]) == ("off", "bypass")
+    assert "switch: bypass" in (await browser.see("/functions")).text
+
+
+async def test_a_console_without_the_function_shows_the_policy_that_processes_publish(
+    guard: StampedeGuard, browser: Browser
+) -> None:
+    reached = await browser.fleet.reached()
+    now = int(await reached.servers.now() // WATCHED.seconds)
+    for text in (
+        '{"ttl":77.0,"compression":"zstd"}',
+        '{"ttl":300.0,"compression":"zstd"}',
+        '{"ttl":"<b>"}',
+        "[",
+    ):
+        await reached.steps.count(guard.namespace, WATCHED, now - 1, {f"policy:shop.far\n{text}": 1})
+    found = await shown(browser, "/function", lambda told: told["policy"], name="shop.far")
+    rows = {row["field"]: row for row in found["policy"]}
+    assert {rows["ttl"]["value"], *rows["ttl"]["others"]} == {77, 300} and rows["ttl"]["set"]
+    assert rows["compression"]["value"] == "zstd" and rows["compression"]["others"] == []
+    assert rows["lease_ttl"]["value"] == 3 and not rows["lease_ttl"]["set"]
+    page = (await browser.see("/function", name="shop.far")).text
+    assert "<strong>zstd</strong>" in page and "As processes published it" in page
+
+
 async def test_a_function_needs_a_name(browser: Browser) -> None:
     refused = await browser.see("/api/function")
     assert refused.status_code == 400 and "name= is missing" in refused.json()["error"]
     told = (await browser.see("/api/openapi.json")).json()
     assert told["paths"]["/api/function"]["get"]["parameters"][0]["required"] is True
     unknown = await browser.see("/function", name="no.such")
-    assert unknown.status_code == 200 and "has not decorated" in unknown.text
+    assert unknown.status_code == 200 and "No process has published it" in unknown.text
 
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'{{7*7}}"
@@ -203,6 +253,8 @@ async def test_names_with_html_stay_text(guard: StampedeGuard, acting: Browser) 
         "processes:": 1,
     }
     numbers[f"hot:{EVIL}\n{EVIL}"] = 5
+    numbers[f"runs:{EVIL}\n{EVIL}"] = 5
+    numbers[f"policy:{EVIL}\n{EVIL}"] = 5
     now = int(await reached.servers.now() // WATCHED.seconds)
     # A slot may be one ahead; it is shown when it is complete.
     await reached.steps.count(guard.namespace, WATCHED, now, numbers)

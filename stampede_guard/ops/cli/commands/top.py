@@ -136,7 +136,9 @@ def _as_json(seen: Snapshot, happened: list[Happening]) -> dict[str, Any]:
         "refused": seen.refused,
         "full": seen.full,
         "troubles": seen.troubles,
-        "functions": {title: _row_json(row) for title, row in seen.functions.items()},
+        "functions": {
+            title: _row_json(row) | {"mode": seen.mode_of(title)} for title, row in seen.functions.items()
+        },
         "hottest": [{"function": hot.function, "key": hot.key, "calls": hot.calls} for hot in seen.hottest],
         "happened": happened,
     }
@@ -220,6 +222,7 @@ def _functions(seen: Snapshot) -> Any:
         "wait P99",
         "failed",
         "saved time",
+        "mode",
     ):
         table.add_column(column, justify="right", no_wrap=True)
     busiest = sorted(seen.functions.items(), key=lambda item: (-item[1].calls, item[0]))
@@ -234,6 +237,7 @@ def _functions(seen: Snapshot) -> Any:
             _seconds(row.waited_quantile(0.99)),
             str(row.failed or ""),
             _seconds(row.saved_seconds),
+            seen.mode_of(title),
         )
     return table
 

@@ -35,13 +35,16 @@ async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
     switches = await (await fleet.reached()).steps.switches(fleet.namespace)
     slots = await fleet.slots()
     lines = await fleet.happened(most=1000)
+    here = {} if fleet.guard is None else fleet.guard.policies()
+    policies = [here[title]] if title in here else await fleet.policies_of(title)
     happened = [one for one in lines if one.function in (title, EVERYTHING)]
     return {
         "seconds": seen.seconds,
-        "function": row_of(title, seen.functions.get(title, FunctionSums()), seen.seconds, switches),
+        "function": row_of(title, seen, switches),
         "history": _history(slots, title),
         "marks": marks_of(slots, happened, lines),
-        "policy": _policy(fleet, title),
+        "policy": None if not policies else _policy(policies),
+        "published": title not in here,
         "hottest": [{"key": hot.key, "calls": seen.rate(hot.calls)} for hot in seen.hottest_of(title)],
         "happened": [
             {"at": one.at, "kind": one.kind, "key": one.key, "process": one.process, "detail": one.detail}
@@ -83,19 +86,23 @@ def marks_of(
     ]
 
 
-def _policy(fleet: Fleet, title: str) -> list[dict[str, Any]] | None:
-    """Each field: its value, whether the function or its guard sets it, and the reason of the default. None if the
-    function is not known in this process."""
-    policies = {} if fleet.guard is None else fleet.guard.policies()
-    if title not in policies:
-        return None
+def _policy(policies: Sequence[policy.Policy]) -> list[dict[str, Any]]:
+    """Each field: its value, whether the function or its guard sets it, and the reason of the default.
+
+    `policies`: the newest first. Values of the others that differ are in `others`.
+    """
     reasons = {name: why.strip() for name, _, _, why in _ROW.findall(inspect.getdoc(policy) or "")}
-    default, mine = policy.Policy(), policies[title]
+    default, mine = policy.Policy(), policies[0]
     return [
         {
             "field": field.name,
             "value": getattr(mine, field.name),
             "set": getattr(mine, field.name) != getattr(default, field.name),
+            "others": [
+                value
+                for value in dict.fromkeys(getattr(one, field.name) for one in policies[1:])
+                if value != getattr(mine, field.name)
+            ],
             "reason": reasons.get(field.name, ""),
         }
         for field in dataclasses.fields(policy.Policy)

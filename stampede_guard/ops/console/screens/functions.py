@@ -8,13 +8,14 @@ from stampede_guard.errors import Misuse
 from stampede_guard.ops.cli.texts import parse_seconds
 from stampede_guard.ops.console.screen import Action, Asked, ConsoleScreen, Parameter
 from stampede_guard.ops.fleet.wording import counted
+from stampede_guard.stores.fleet.sums import FunctionSums
 from stampede_guard.stores.switch import EVERYTHING, LONGEST_TITLE, WATCH_TITLE, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stampede_guard.ops.console.fleet import Fleet
-    from stampede_guard.stores.fleet.sums import FunctionSums
+    from stampede_guard.ops.fleet.snapshot import Snapshot
 
 __all__ = ["MODE", "MODES", "MOST_ROWS", "SCREEN", "in_order", "mode_in", "row_of"]
 
@@ -28,9 +29,13 @@ MOST_ROWS = 200
 """In one page, in its order; a search finds the others."""
 
 
-def row_of(title: str, sums: FunctionSums, seconds: float, switches: Mapping[str, Switch]) -> dict[str, Any]:
-    """One function: rates per second, durations in seconds. `saved_per_hour`: seconds of the source, per hour."""
-    per_second = 1.0 / seconds if seconds else 0.0
+def row_of(title: str, seen: Snapshot, switches: Mapping[str, Switch]) -> dict[str, Any]:
+    """One function: rates per second, durations in seconds. `saved_per_hour`: seconds of the source, per hour.
+
+    `mode`: in which its processes run it, as they say; empty if none has said it. `switch`: of the fleet.
+    """
+    sums = seen.functions.get(title) or FunctionSums()
+    per_second = 1.0 / seen.seconds if seen.seconds else 0.0
     saved = sums.saved_seconds
     return {
         "name": title,
@@ -45,7 +50,8 @@ def row_of(title: str, sums: FunctionSums, seconds: float, switches: Mapping[str
         "fallbacks": sums.fallbacks,
         "takeovers": sums.takeovers,
         "timeouts": sums.timeouts,
-        "mode": mode_in(title, switches),
+        "mode": seen.mode_of(title),
+        "switch": mode_in(title, switches),
         "saved_per_hour": None if saved is None else saved * per_second * HOUR,
     }
 
@@ -70,8 +76,8 @@ async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
     switches = await (await fleet.reached()).steps.switches(fleet.namespace)
     wanted = asked["q"].casefold()
     rows = [
-        row_of(title, sums, seen.seconds, switches)
-        for title, sums in seen.functions.items()
+        row_of(title, seen, switches)
+        for title in seen.functions.keys() | seen.modes.keys()
         if wanted in title.casefold()
     ]
     return {
@@ -79,7 +85,7 @@ async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
         "processes": seen.processes,
         "functions": in_order(rows, asked["sort"], down=asked["order"] == "down")[:MOST_ROWS],
         "left_out": max(0, len(rows) - MOST_ROWS),
-        "known": len(seen.functions),
+        "known": len(seen.functions.keys() | seen.modes.keys()),
         "switches": {
             title: {"mode": one.mode, "sample": one.sample, "left": one.left}
             for title, one in sorted(switches.items())
