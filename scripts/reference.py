@@ -171,15 +171,13 @@ def _paragraphs(thing: object) -> str:
 
 
 def _events() -> str:
-    once = {}
-    for names, per in re.findall(r"^\| (.+?) \| (.+?) \|$", inspect.getdoc(events) or "", re.MULTILINE):
-        for name in re.findall(r"`(\w+)`", names):
-            if name[0].isupper():
-                once[name] = per
     rows = []
     for kind in typing.get_args(events.Event):
         fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(kind))
-        rows.append([f"`{kind.__name__}`", once[kind.__name__], fields, _paragraphs(kind)])
+        what, _, once = _paragraphs(kind).rpartition(" One per ")
+        if not what:
+            raise KeyError(f"{kind.__name__}: its docstring ends without 'One per ...'")
+        rows.append([f"`{kind.__name__}`", once.removesuffix("."), fields, what])
     return f"""## Events
 
 `hooks=(hook,)` calls `hook(event)` with each of them, at once, in the event loop. `function` is safe as a label of a

@@ -41,7 +41,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histo
 
 from stampede_guard import events
 from stampede_guard.errors import RefusalKind
-from stampede_guard.events import Event
+from stampede_guard.events import Event, JobEvent, LeaseEvent, StoreEvent
 from stampede_guard.jobs.messages import ENDED
 from stampede_guard.ops.observe.buckets import SECONDS, SIZES, STORE_SECONDS
 from stampede_guard.ops.observe.gauges import Gauges
@@ -152,6 +152,13 @@ class PrometheusHook:
                 self._shadow.labels(self._label(event.function), event.found).inc()
             case events.Invalidated():
                 self._invalidations.labels("done" if event.done else "pending").inc()
+            case events.Started():
+                pass
+            case _:
+                self._of_store(event)
+
+    def _of_store(self, event: StoreEvent | LeaseEvent | JobEvent) -> None:
+        match event:
             case events.BreakerOpened() | events.BreakerClosed():
                 self._breaker.labels("open" if isinstance(event, events.BreakerOpened) else "closed").inc()
             case events.Refused() | events.Recovered():
@@ -159,22 +166,27 @@ class PrometheusHook:
                 self._refusals.labels(event.kind, state).inc()
             case events.NotStored():
                 self._not_stored.labels(self._label(event.function), event.kind).inc()
-            case events.LeaseWon() | events.LeaseReleased() | events.HoldLost() | events.LeaseSkipped():
-                self._leases.labels(self._label(event.function), _LEASES[type(event)]).inc()
             case events.Stored():
                 self._sizes.labels(self._label(event.function)).observe(event.size)
             case events.RoundTrip():
                 self._store_seconds.labels(event.part).observe(event.seconds)
-            case events.Started() | events.JobStarted():
-                pass
-            case events.JobOverdue() | events.JobOnTime():
-                self._followed(event.function)
             case events.L1Sized():
                 pass
+            case _:
+                self._of_work(event)
+
+    def _of_work(self, event: LeaseEvent | JobEvent) -> None:
+        match event:
+            case events.LeaseWon() | events.LeaseReleased() | events.HoldLost() | events.LeaseSkipped():
+                self._leases.labels(self._label(event.function), _LEASES[type(event)]).inc()
+            case events.JobOverdue() | events.JobOnTime():
+                self._followed(event.function)
             case events.JobEnded():
                 label = self._label(event.function)
                 self._jobs.labels(label, event.outcome).inc()
                 self._job_seconds.labels(label).observe(event.seconds)
+            case events.JobStarted():
+                pass
             case _:
                 assert_never(event)
 

@@ -34,8 +34,12 @@ def some(kind: type) -> list[events.Event]:
     fields |= {"slot": 1, "run": "r", "attempt": 1, "outcome": "completed"}
     hints = typing.get_type_hints(kind)
     choices = {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_args(hint)}
-    names = [field.name for field in dataclasses.fields(kind) if field.name in fields.keys() - choices.keys()]
-    base = {name: fields[name] for name in names}
+    of_type = {str: "text", int: 7, float: 0.25, bool: True}
+    base = {
+        field.name: fields[field.name] if field.name in fields else of_type[hints[field.name]]
+        for field in dataclasses.fields(kind)
+        if field.name not in choices and (field.name in fields or field.default is dataclasses.MISSING)
+    }
     if not choices:
         return [kind(**base)]
     ((name, values),) = choices.items()
