@@ -98,7 +98,8 @@ class TestOneSslContextPerStore:
                     with contextlib.suppress(StoreError):
                         await session.read("shop:a")
                 secure.cut()
-                await asyncio.sleep(0.001)  # a session that has just failed to connect answers without waiting
+                # A session that has just failed to connect answers without waiting.
+                await asyncio.sleep(0.001)
         assert contexts == ["stampede_guard tls"]
         for session in sessions:
             await session.aclose()
