@@ -28,6 +28,7 @@ from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import ValkeyServer
 from tests.support.alone import Machine
 from tests.support.fixtures import guards_on
+from tests.support.heap import Heap
 from tests.support.order import dealt
 from tests.support.preloaded import Preloaded
 from tests.support.sendable import sendable
@@ -42,12 +43,14 @@ hypothesis.settings.load_profile("busy")
 _MACHINE: pytest.StashKey[Machine] = pytest.StashKey()
 _SHARED: pytest.StashKey[Path] = pytest.StashKey()
 _PRELOADED: pytest.StashKey[Preloaded] = pytest.StashKey()
+_HEAP: pytest.StashKey[Heap] = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell has what it begins in the background ignore it, and all that is begun by that: no test of it would do.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.stash[_HEAP] = Heap()
     # Only the workers of pytest-xdist are told of a directory; a test that runs without them has no neighbours.
     told: dict[str, Any] = getattr(config, "workerinput", {})
     if "shared" in told:
@@ -80,6 +83,8 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    if _HEAP in config.stash:
+        config.stash[_HEAP].close()
     if _PRELOADED in config.stash:
         config.stash[_PRELOADED].close()
     if _SHARED in config.stash:
@@ -117,6 +122,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     machine, mark = item.config.stash.get(_MACHINE, None), item.get_closest_marker("alone")
     with ExitStack() as around:
+        around.callback(item.config.stash[_HEAP].settle)
         if machine is not None:
             around.enter_context(machine.taken(alone=mark is not None))
         around.enter_context(without_children(item.nodeid))
