@@ -80,13 +80,14 @@ class JobRecords:
 
     @takes_options("jobs.pause", own=("by",))
     async def pause(self, name: str, *, by: str = "") -> JobView:
-        """Pause the job in the whole fleet: no slot starts from the return of this call until `resume`.
+        """Pause the job in the whole fleet: no worker takes a slot from the return of this call until `resume`.
 
-        Runs that go on are not interrupted, and `run_now` still works. `by`: who pauses it, for people; by default this
-        process. A second pause changes nothing. A paused job is never overdue. After the resume, slots that came due
-        meanwhile are treated like those of an outage: within `misfire_grace` they run, and with `coalesce` only the
-        latest; the others are `missed`. Raises `Misuse` for a job that no worker registered, and `StoreError` if the
-        back end is away: then the job may be paused or not.
+        Runs that go on are not interrupted. A slot that a worker took before still runs, for example when its `jitter`
+        has passed: it is among the `running` of the returned view. `run_now` still works. `by`: who pauses it, for
+        people; by default this process. A second pause changes nothing. A paused job is never overdue. After the
+        resume, slots that came due meanwhile are treated like those of an outage: within `misfire_grace` they run, and
+        with `coalesce` only the latest; the others are `missed`. Raises `Misuse` for a job that no worker registered,
+        and `StoreError` if the back end is away: then the job may be paused or not.
         """
         if not isinstance(by, str):
             raise Misuse(f"by={by!r}: write the name of the person who pauses it")

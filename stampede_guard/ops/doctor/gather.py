@@ -16,7 +16,8 @@ from stampede_guard.ops.doctor.facts import Facts, ServerFacts
 from stampede_guard.ops.doctor.trials import tried_rights
 
 if TYPE_CHECKING:
-    from stampede_guard.stores.console.console import Console, Machine
+    from stampede_guard.stores.console.console import Console
+    from stampede_guard.stores.console.machine import Machine
 
 __all__ = ["READS", "gather"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from stampede_guard.errors import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from stampede_guard.stores.console.console import Machine
+    from stampede_guard.stores.console.machine import Machine
 
 __all__ = ["CHANGES", "RIGHTS", "tried_rights"]
 

@@ -48,6 +48,8 @@ class KeyPage(NamedTuple):
 
 async def search(console: Console, namespace: str, wanted: Wanted, *, cursor: str = "") -> KeyPage:
     """Raises `StoreError` if no master answers, and `Misuse` for a cursor of another shape."""
+    # Masters that answer no step of this page are not asked again. One of an earlier page may be back.
+    console.unreached.clear()
     version = b""
     if wanted.tag:
         (tag,) = await console.look([wanted.tag], body_bytes=TAG_BYTES)
@@ -74,6 +76,7 @@ async def name_behind(console: Console, namespace: str, mark: str, *, cursor: st
     is needed, because only names are compared. Raises `StoreError` if no master answers, and `Misuse` for a cursor of
     another shape.
     """
+    console.unreached.clear()
     for begin in dict.fromkeys((cursor, "")):
         following = begin
         for _ in range(STEPS):

@@ -11,18 +11,12 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
-from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import NoScriptError, RedisError, ResponseError
-
 from stampede_guard.errors import Misuse, StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.stores.cluster import ClusterStore
-from stampede_guard.stores.connections.calls import Script
 from stampede_guard.stores.connections.inboxname import INBOXES, processes_by_namespace
-from stampede_guard.stores.connections.lane import disconnect
-from stampede_guard.stores.connections.replies import code_of, store_error
 from stampede_guard.stores.connections.slots import Address, SlotMap, parse_slots, slot_of
-from stampede_guard.stores.connections.wire import entry_keys, modes_keys, name_bytes
-from stampede_guard.stores.console.looking import HEAD, parse_look
+from stampede_guard.stores.connections.wire import modes_keys, name_bytes
+from stampede_guard.stores.console.machine import Command, Machine
 from stampede_guard.stores.console.view import EntryView
 from stampede_guard.stores.fleet.series import MINUTES, Series
 from stampede_guard.stores.fleet.stream import HAPPENED, Happening, StreamName, from_stream, stream_name
@@ -31,93 +25,17 @@ from stampede_guard.stores.redis import RedisStore
 from stampede_guard.stores.sentinel import SentinelStore
 from stampede_guard.values.keys.explained import namespace_of
 
-__all__ = ["Console", "Machine"]
+__all__ = ["Console"]
 
-PATIENCE = 5.0
-"""Seconds for connecting and for each answer. It is long because operators look when a server is slow."""
 SCAN_COUNT = 1000
 PAGE_COUNT = 200
 """The same for one step of a page: it shows all that a step finds."""
 NAMESPACE_STEPS = 100
 """SCANs of one master in the search for namespaces."""
-FAILURE_BYTES = 4096
-_LOOK = Script("look")
 _KEY = re.compile(rb"\{(?P<name>.+)\}:[verlwf]", re.DOTALL)
 _CURSOR = re.compile(r"(?P<master>[0-9]{1,4})\.(?P<at>[0-9]{1,20})", re.ASCII)
 
-Command = Sequence[str | bytes | int]
 T = TypeVar("T")
-
-
-class Machine:
-    """One server. Commands travel one after the other."""
-
-    def __init__(self, address: str, connection: AbstractConnection, *, patience: float = PATIENCE) -> None:
-        self.address = address
-        self._connection = connection
-        self._patience = patience
-        self._turn = asyncio.Lock()
-
-    async def ask(self, *command: str | bytes | int) -> Any:
-        """The answer. Raises `StoreUnavailable` or `StoreRefused`."""
-        (answer,) = await self.ask_all([command])
-        if isinstance(answer, StoreError):
-            raise answer
-        return answer
-
-    async def ask_all(self, commands: Sequence[Command]) -> list[Any]:
-        """All answers, in one round trip. A refusal takes the place of its answer. Raises `StoreUnavailable`."""
-        async with self._turn:
-            try:
-                async with asyncio.timeout(self._patience):
-                    return await self._ask_all(commands)
-            except TimeoutError:
-                await disconnect(self._connection)
-                raise StoreUnavailable(f"{self.address} did not answer within {self._patience:g} s") from None
-            except (RedisError, OSError) as error:
-                await disconnect(self._connection)
-                raise store_error(error) from None
-
-    async def _ask_all(self, commands: Sequence[Command]) -> list[Any]:
-        if not self._connection.is_connected:
-            await self._connection.connect()  # type: ignore[no-untyped-call]
-        packed = self._connection.pack_commands(commands)
-        await self._connection.send_packed_command(packed, check_health=False)
-        answers: list[Any] = []
-        for _ in commands:
-            try:
-                answers.append(await self._connection.read_response(disable_decoding=True))
-            except NoScriptError as error:
-                answers.append(_NoSuchScript(str(error)))
-            except ResponseError as error:
-                answers.append(_answer(error))
-        return answers
-
-    async def look(self, names: Sequence[str], *, body_bytes: int = 0) -> list[EntryView]:
-        """A view of each entry. Each entry is read at its own moment."""
-        args = (HEAD + body_bytes, FAILURE_BYTES)
-        keys = [entry_keys(name) for name in names]
-        answers = await self.ask_all([("EVALSHA", _LOOK.digest, 6, *each, *args) for each in keys])
-        if any(isinstance(answer, _NoSuchScript) for answer in answers):
-            answers = [await self.ask("EVAL", _LOOK.text, 6, *keys[0], *args)]
-            answers += await self.ask_all([("EVALSHA", _LOOK.digest, 6, *each, *args) for each in keys[1:]])
-        for answer in answers:
-            if isinstance(answer, StoreError):
-                raise answer
-        return [parse_look(name, answer) for name, answer in zip(names, answers, strict=True)]
-
-    async def aclose(self) -> None:
-        await disconnect(self._connection)
-
-
-def _answer(error: ResponseError) -> StoreError:
-    """A redirection counts as an answer: the node was reached, and the keys are on another node."""
-    told = store_error(error)
-    return StoreRefused(str(told)) if code_of(error) in ("MOVED", "ASK") else told
-
-
-class _NoSuchScript(StoreRefused):
-    """The server does not know the script."""
 
 
 class Console:
@@ -211,6 +129,20 @@ class Console:
             self.unreached[master.address] = error
             return None
 
+    async def _in_turn(self, master: Machine, *command: str | bytes | int) -> Any:
+        """As `_reached`, in a loop over masters. None at once for a master that is `unreached`.
+
+        After the first one without an answer, all others are asked together whether they answer. So the time-outs
+        of several silent masters do not add up.
+        """
+        if master.address in self.unreached:
+            return None
+        answered = await self._reached(master, master.ask(*command))
+        if answered is None:
+            others = [one for one in self.masters if one.address not in self.unreached]
+            await asyncio.gather(*(self._reached(one, one.ask("PING")) for one in others))
+        return answered
+
     def _refuse_silence(self, asked: Iterable[Machine]) -> None:
         """Raise the first error if none of the masters asked gave an answer: there is no partial result to show."""
         errors = [self.unreached.get(master.address) for master in asked]
@@ -226,8 +158,7 @@ class Console:
         for master in self.masters:
             cursor: Any = 0
             while True:
-                step = master.ask("SCAN", cursor, "MATCH", match, "COUNT", SCAN_COUNT)
-                answered = await self._reached(master, step)
+                answered = await self._in_turn(master, "SCAN", cursor, "MATCH", match, "COUNT", SCAN_COUNT)
                 if answered is None:
                     break
                 cursor, keys = answered
@@ -252,8 +183,8 @@ class Console:
             raise Misuse("this place in the list is not known any more: begin again at its first page")
         place, master = int(found["master"]), self.masters[int(found["master"])]
         match = b"{%b:*}:[%b]" % (_literal(namespace), parts)
-        step = master.ask("SCAN", found["at"], "MATCH", match, "COUNT", PAGE_COUNT)
-        at, keys = await self._reached(master, step) or (b"0", ())
+        step = await self._in_turn(master, "SCAN", found["at"], "MATCH", match, "COUNT", PAGE_COUNT)
+        at, keys = step or (b"0", ())
         names = [(name, key[-1:]) for key in keys for name in _names([key])]
         if int(at):
             return names, f"{place}.{int(at)}"
@@ -266,8 +197,9 @@ class Console:
         for master in self.masters:
             cursor: Any = 0
             for _ in range(NAMESPACE_STEPS):
-                step = master.ask("SCAN", cursor, "MATCH", b"{*:*}:[verlwf]", "COUNT", SCAN_COUNT)
-                answered = await self._reached(master, step)
+                answered = await self._in_turn(
+                    master, "SCAN", cursor, "MATCH", b"{*:*}:[verlwf]", "COUNT", SCAN_COUNT
+                )
                 if answered is None:
                     break
                 cursor, keys = answered
@@ -287,9 +219,14 @@ class Console:
         return from_fields((await self.slots_of(namespace, MINUTES, slots)).values())
 
     async def now(self) -> float:
-        """Seconds since 1970, by the clock of a server."""
-        seconds, micros = await self.masters[0].ask("TIME")
-        return int(seconds) + int(micros) / 1e6
+        """Seconds since 1970, by the clock of a server that answers. Raises `StoreError` if none does."""
+        masters = sorted(self.masters, key=lambda one: one.address in self.unreached)
+        for together in (masters[:1], masters[1:]):
+            asked = (self._reached(one, one.ask("TIME")) for one in together)
+            for answer in await asyncio.gather(*asked):
+                if answer is not None:
+                    return _seconds(answer)
+        raise next(iter(self.unreached.values()))
 
     async def slots_of(
         self, namespace: str, series: Series, slots: Iterable[int]
@@ -371,6 +308,11 @@ async def _open_cluster(store: ClusterStore, *, known: Iterable[Address] = ()) -
         console.replicas = len({tuple(replica[:2]) for _, _, _, *replicas in reply for replica in replicas})
         return console
     raise failure
+
+
+def _seconds(time: Any) -> float:
+    seconds, micros = time
+    return int(seconds) + int(micros) / 1e6
 
 
 def _pairs(answer: Any) -> Mapping[bytes, bytes]:

@@ -20,6 +20,8 @@ from stampede_guard.ops.console.fleet import (
     Fleet,
     Reached,
 )
+from stampede_guard.ops.console.screens import keys
+from stampede_guard.ops.fleet.searching import Wanted, search
 from stampede_guard.ops.fleet.snapshot import Adding, snapshot
 from stampede_guard.stores.cluster import ClusterStore
 from stampede_guard.stores.connections.slots import SLOTS, Address
@@ -41,6 +43,10 @@ class Nodes(ClusterStore):
         self.fields: Mapping[bytes, bytes] = {b"processes:": b"1"}
         self.asked: list[int] = []
         self.refused = 0
+        self.silent: set[Address] = set()
+        """Nodes that accept a connection, and answer nothing until `given_up`."""
+        self.waiting: set[Address] = set()
+        self.given_up = asyncio.Event()
 
     def connect(self, address: Address) -> Any:
         return Connection(self, address)
@@ -49,8 +55,13 @@ class Nodes(ClusterStore):
         match command[0]:
             case "CLUSTER":
                 self.maps += 1
-                first, last = ([host.encode(), port] for host, port in self.holders)
-                return [[0, SLOTS // 2 - 1, first], [SLOTS // 2, SLOTS - 1, last]]
+                part = SLOTS // len(self.holders)
+                return [
+                    [part * place, part * (place + 1) - 1, [host.encode(), port]]
+                    for place, (host, port) in enumerate(self.holders)
+                ]
+            case "SCAN":
+                return [b"0", []]
             case "TIME":
                 return [NOW * WATCHED.seconds, 0]
             case _:
@@ -71,6 +82,11 @@ class Connection:
         if self.address not in self.nodes.alive:
             self.nodes.refused += 1
             raise OSError("connection refused")
+        if self.address in self.nodes.silent:
+            self.nodes.waiting.add(self.address)
+            await self.nodes.given_up.wait()
+            self.nodes.waiting.discard(self.address)
+            raise OSError("no answer")
         self.nodes.asked.append(len(commands))
         self.answers = [self.nodes.answer(command) for command in commands]
 
@@ -222,3 +238,70 @@ def test_slots_that_are_added_up_one_by_one_give_the_same_as_all_at_once() -> No
         for slot, fields in window.items():
             adding.add(snapshot({slot: fields}))
         assert adding.sum == snapshot(window)
+
+
+async def test_the_time_comes_from_another_master_when_the_first_one_is_dead() -> None:
+    nodes = Nodes()
+    servers = await Console.open(nodes)
+    fleet = Opened(servers)
+    nodes.alive.discard(ONE)
+    assert 0 < await fleet.look_after(0) < KEPT_SLOTS
+    assert servers.masters[0].address in servers.unreached
+    nodes.alive.discard(OTHER)
+    with pytest.raises(StoreUnavailable):
+        await servers.now()
+
+
+@pytest.mark.parametrize("looks", ["page", "names", "namespaces", "now"])
+async def test_times_of_waiting_for_silent_masters_do_not_add_up(looks: str) -> None:
+    nodes = Nodes()
+    nodes.alive |= {("node", port) for port in range(1, 5)}
+    nodes.holders = [("node", port) for port in range(1, 5)]
+    servers = await Console.open(nodes)
+    nodes.silent = {("node", port) for port in range(1, 4)}
+
+    async def look() -> None:
+        match looks:
+            case "page":
+                await search(servers, "shop", Wanted())
+            case "names":
+                _ = [name async for name in servers.names("shop")]
+            case "namespaces":
+                await servers.namespaces()
+            case _:
+                await servers.now()
+
+    looking = asyncio.create_task(look())
+    rounds = 0
+    while not looking.done():
+        if nodes.waiting:
+            rounds += 1
+            given_up, nodes.given_up = nodes.given_up, asyncio.Event()
+            given_up.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+    await looking
+    assert rounds <= 2, "the first one, and then the others at once"
+    assert len(servers.unreached) == 3
+
+
+async def test_an_action_on_a_function_says_which_masters_did_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def all_of(steps: Any, names: list[str], namespace: str) -> int:
+        return len(names)
+
+    async def of_function(console: Console, namespace: str, name: str, most: int) -> list[str]:
+        return [f"{namespace}:{name}:7", *[one async for one in console.names(namespace)]]
+
+    monkeypatch.setattr(keys, "dropped", all_of)
+    monkeypatch.setattr(keys, "of_function", of_function)
+    nodes = Nodes()
+    servers = await Console.open(nodes)
+    fleet = Opened(servers)
+    servers.unreached["of an earlier page"] = StoreUnavailable("gone")
+    asked = {"function": "shop.quality"}
+    assert "did not answer" not in await keys.invalidate_function(fleet, asked)
+    nodes.alive.discard(OTHER)
+    said = await keys.invalidate_function(fleet, asked)
+    assert said.endswith("node:2 did not answer, so do it again: its entries are as before.")

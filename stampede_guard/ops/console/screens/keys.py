@@ -151,9 +151,11 @@ async def _named(fleet: Fleet, given: str, cursor: str) -> str:
         return known[given]
     if not fleet.shows_names and _HASH.fullmatch(given):
         # Otherwise it would be the name of a tag that nothing has.
-        found = await name_behind((await fleet.reached()).servers, fleet.namespace, given, cursor=cursor)
+        servers = (await fleet.reached()).servers
+        found = await name_behind(servers, fleet.namespace, given, cursor=cursor)
         if found is None:
-            raise Misuse("no entry with this hash was found: load the list again")
+            silent = "".join(f"; {one} did not answer" for one in sorted(servers.unreached))
+            raise Misuse(f"no entry with this hash was found: load the list again{silent}")
         return found
     name = complete(given, fleet.namespace)
     if not name.startswith(f"{fleet.namespace}:"):
@@ -195,6 +197,7 @@ async def invalidate_tag(fleet: Fleet, asked: Asked) -> str:
 async def invalidate_function(fleet: Fleet, asked: Asked) -> str:
     """Entries that are computed for the first time have no value, so nothing of them is found."""
     servers, function = (await fleet.reached()).servers, asked["function"]
+    servers.unreached.clear()
     try:
         async with asyncio.timeout(PATIENCE):
             names = await of_function(servers, fleet.namespace, function, MOST_DROPPED)
@@ -205,6 +208,8 @@ async def invalidate_function(fleet: Fleet, asked: Asked) -> str:
         ) from None
     gone = await _drop(fleet, names[:MOST_DROPPED])
     more = " There are more: do it again." if len(names) > MOST_DROPPED else ""
+    if silent := ", ".join(sorted(servers.unreached)):
+        more += f" {silent} did not answer, so do it again: its entries are as before."
     return f"{counted(gone, f'entry of {function} is', f'entries of {function} are')} invalidated.{more}"
 
 
