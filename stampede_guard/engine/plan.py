@@ -43,7 +43,7 @@ class Standing:
 UNSETTLED = Standing(None, "off")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Plan:
     """One cached function, as the engine sees it.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from stampede_guard.engine.threads.locks import PassableLock
 from stampede_guard.values.forks import renew_in_children
@@ -13,14 +14,14 @@ if TYPE_CHECKING:
 __all__ = ["MOST_CALLED", "CalledPlans"]
 
 MOST_CALLED = 1000
-"""Plans that are remembered, by title. The ones noted longest ago are forgotten."""
+"""Plans that are noted, by title. The ones noted longest ago are forgotten, and those whose function is gone."""
 
 
 class CalledPlans:
     """A plan is noted when its mode is looked up: at its first call, and after each change of the settings."""
 
     def __init__(self) -> None:
-        self._plans: dict[str, Plan] = {}
+        self._plans: WeakValueDictionary[str, Plan] = WeakValueDictionary()
         self._lock = PassableLock()
         renew_in_children(self, "_lock", PassableLock)
 
@@ -29,7 +30,7 @@ class CalledPlans:
         with self._lock:
             self._plans.pop(plan.title, None)
             while len(self._plans) >= MOST_CALLED:
-                del self._plans[next(iter(self._plans))]
+                self._plans.pop(next(iter(self._plans)), None)
             self._plans[plan.title] = plan
 
     def all(self) -> list[Plan]:
