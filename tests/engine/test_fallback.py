@@ -131,6 +131,47 @@ async def test_bytes_that_this_process_cannot_decode_are_no_answer_to_a_fallback
     answers.set()
 
 
+def refresh(guard: StampedeGuard, gate: Gate, value: str, **fields: Any) -> asyncio.Task[str]:
+    async def compute() -> str:
+        await gate.hold()
+        return value
+
+    return asyncio.create_task(guard.refresh(KEY, compute, **fields))
+
+
+async def test_a_value_from_before_a_refresh_is_no_answer_to_its_fallback(
+    guards: Guards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, quick, answers = Gate(), Gate(), asyncio.Event()
+    holding = await hold(guards, slow)
+    guard = guards.guard()
+    session = guard.engine.runtime().session
+    acquire = session.acquire
+
+    async def late(*args: Any, **fields: Any) -> Any:
+        slow.open()
+        assert await soon(holding) == "late"
+        await answers.wait()
+        return await acquire(*args, **fields)
+
+    monkeypatch.setattr(session, "acquire", late)
+    quick.open()
+    assert await soon(refresh(guard, quick, "after", wait_timeout=0.5, fallback_timeout=60.0)) == "after"
+    answers.set()
+
+
+async def test_the_value_that_a_refresh_replaces_is_no_last_resort(guards: Guards) -> None:
+    slow, quick = Gate(), Gate()
+    quick.open()
+    assert await soon(ask(guards.guard(), quick, "before")) == "before"
+    holding = refresh(guards.guard(), slow, "late")
+    await slow.arrival()
+    with pytest.raises(WaitTimeout):
+        await soon(refresh(guards.guard(), quick, "unused", wait_timeout=0.05, fallback_limit=0))
+    slow.open()
+    assert await soon(holding) == "late"
+
+
 async def test_the_holders_value_ends_a_fallback_that_is_slower(guards: Guards) -> None:
     slow, slower = Gate(), Gate()
     holding = await hold(guards, slow)

@@ -23,6 +23,7 @@ from stampede_guard.values.errorcopies import copy_of
 from stampede_guard.values.unstorable import Unstorable
 
 if TYPE_CHECKING:
+    from stampede_guard.core.entry import Reading
     from stampede_guard.engine.flights.flight import Flight
     from stampede_guard.engine.flights.passenger import Passenger
     from stampede_guard.engine.loops.runtime import Runtime
@@ -106,9 +107,7 @@ class FallbackRun:
                 answer = await runtime.session.fallback(
                     self._name, flight=flight_id, policy=plan.policy, newer_than=newer_than
                 )
-                if isinstance(answer, Found) and not await is_valid(
-                    runtime, self._flight.tags, answer.reading
-                ):
+                if isinstance(answer, Found) and not await self._is_of_use(answer.reading):
                     newer_than = answer.reading.token
                     continue
             except StoreError:
@@ -128,6 +127,11 @@ class FallbackRun:
                     return await self._compute(answer, flight_id), True
                 case _:
                     assert_never(answer)
+
+    async def _is_of_use(self, reading: Reading) -> bool:
+        """Whether a value found is an answer for this caller. Raises `StoreError`."""
+        # Until the store has answered a refresh, nobody knows which values are from before it.
+        return not self._flight.state.overtakes and await is_valid(self._runtime, self._flight.tags, reading)
 
     async def _compute(self, grant: Granted, flight_id: str) -> Any:
         plan, policy, tags = self._plan, self._plan.policy, self._flight.tags

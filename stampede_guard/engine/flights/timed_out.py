@@ -99,11 +99,14 @@ async def _wait_for_fallback(
 
 
 async def _last_look(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
-    """Read the store once more: another process's fallback may have stored a value while this flight computes."""
-    if not runtime.away_for(name, flight.tags):
+    """Read the store once more: another process's fallback may have stored a value while this flight computes.
+
+    It is no answer to a `refresh()` that shall replace it. Before the store has answered the flight, no value is.
+    """
+    if not runtime.away_for(name, flight.tags) and not flight.state.overtakes:
         with contextlib.suppress(StoreError, Undecodable):
             reading = await look(runtime, name, flight.tags)
-            if reading is not None and reading.is_fresh:
+            if reading is not None and reading.is_fresh and reading.token > flight.state.newer_than:
                 value = plan.codec.decode(reading.body)
                 passenger.instead = "collapsed"
                 return value
