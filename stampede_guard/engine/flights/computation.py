@@ -159,11 +159,12 @@ class Computation:
         policy, passengers = self._flight.plan.policy, self._flight.passengers
         if self._flight.plan.request_bound:
             await self._wait_for_somebody_free()
-        deadline = self._runtime.loop.time() + seconds_to_wait("own_computation", policy)
         left = refused = 0
         while left <= policy.max_handovers:
             if self._flight.plan.request_bound:
                 await self._wait_for_somebody_free()
+            # Whoever takes over has the whole time, because the error would be about the length of that run.
+            deadline = self._runtime.loop.time() + seconds_to_wait("own_computation", policy)
             result = await self._run_once(deadline)
             if result is None:
                 left += 1
@@ -177,7 +178,6 @@ class Computation:
             waits = passengers.aboard().waits
             if not waits or (self._grant is not None and refused > policy.max_handovers):
                 return on.Abandoned(refused=True)
-            deadline = self._runtime.loop.time() + seconds_to_wait("own_computation", policy)
         title = self._flight.plan.title
         error = ComputeFailed(
             "Abandoned", f"{title}: {policy.max_handovers + 1} callers left, one after the other"
