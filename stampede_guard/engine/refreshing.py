@@ -54,7 +54,8 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     value = await ride(
         runtime, plan, name, run, flight, None, keep_refreshing=token > 0, began=began, kind=Refreshed
     )
-    kept = flight.state.kept
+    # Without an outcome of the flight, the value is that of a fallback. Whether that was stored is not known here.
+    kept = flight.state.kept if flight.state.served else None
     if kept is False or (kept is None and await _has_none_since(runtime, name, token)):
         await runtime.outdate(name, plan.policy, late=flight.state.late)
     return value
