@@ -336,7 +336,6 @@ async def ride(
     kind: type[Waited | Refreshed] = Waited,
 ) -> Any:
     """Wait for a flight. `stale` is served when no flight computes. With `soft`, it is served after those seconds.
-
     `variables`: None = capture them now. `began`: when the wait began, if with another flight. `kind`: tells its end.
     """
     if flight.tags or type(run) is TaggedRun:
@@ -352,6 +351,7 @@ async def ride(
         share=plan.share,
         keep_refreshing=keep_refreshing,
     )
+    passenger.refreshes = kind is Refreshed
     try:
         if CURRENT.get() is None:
             outcome = await passenger.future

@@ -130,8 +130,10 @@ class FallbackRun:
 
     async def _is_of_use(self, reading: Reading) -> bool:
         """Whether a value found is an answer for this caller. Raises `StoreError`."""
-        # Until the store has answered a refresh, nobody knows which values are from before it.
-        return not self._flight.state.overtakes and await is_valid(self._runtime, self._flight.tags, reading)
+        if self._passenger.refreshes and self._flight.state.overtakes:
+            # The store has not answered the refresh. So nobody knows which values are from before it.
+            return False
+        return await is_valid(self._runtime, self._flight.tags, reading)
 
     async def _compute(self, grant: Granted, flight_id: str) -> Any:
         plan, policy, tags = self._plan, self._plan.policy, self._flight.tags

@@ -29,7 +29,7 @@ class Passenger:
     `computing` is then the task that runs in that request. `busy`: a fallback uses it. The objects of a request serve
     one computation at a time. `led`: its own call was computed. `instead`: the replacement of an outcome, when its time
     was over or it left. `share`: it may get the same object as other callers with `share`.
-    `age`: seconds since the value that it got was stored.
+    `age`: seconds since the value that it got was stored. `refreshes`: a value from before its call is no answer.
     """
 
     __slots__ = (
@@ -43,6 +43,7 @@ class Passenger:
         "led",
         "number",
         "patient",
+        "refreshes",
         "run",
         "share",
         "stale",
@@ -70,6 +71,7 @@ class Passenger:
         self.bound = bound
         self.stale = stale
         self.patient = patient
+        self.refreshes = False
         self.gone = False
         self.busy = False
         self.led = False

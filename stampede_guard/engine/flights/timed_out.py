@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from stampede_guard import events
 from stampede_guard.core.caller import last_resort, seconds_to_wait
 from stampede_guard.engine.flights.fallback import Beside, FallbackRun
+from stampede_guard.engine.l1 import NOTHING
 from stampede_guard.engine.tags.versions import look
 from stampede_guard.errors import StoreError, Undecodable, WaitTimeout
 
@@ -65,7 +66,10 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
                 tried, beside = "denied" if fallback.denied else "over", fallback.beside
                 patience = 0.0
             case "wait_for_fallback":
-                await _wait_for_fallback(runtime, beside, future, seconds_to_wait("another_fallback", policy))
+                seconds = seconds_to_wait("another_fallback", policy)
+                found = await _wait_for_fallback(runtime, plan, name, flight, passenger, beside, seconds)
+                if found is not NOTHING:
+                    return found
                 tried = "over"
                 patience = 0.0
             case "give_up":
@@ -77,15 +81,26 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
 
 
 async def _wait_for_fallback(
-    runtime: Runtime, beside: Beside | None, future: asyncio.Future[Any], seconds: float
-) -> None:
+    runtime: Runtime,
+    plan: Plan,
+    name: str,
+    flight: Flight,
+    passenger: Passenger,
+    beside: Beside | None,
+    seconds: float,
+) -> Any:
     """Wait for a value, or for the end of this process's own fallback: a flight that computes hears no messages.
+
+    The result is what that fallback has stored, or `NOTHING`.
 
     1. A passenger is denied, because another one's fallback runs. 2. That fallback ends with a value. 3. The passenger
     begins to wait. If it looked only now which fallback runs, it would wait for the whole time. So it waits for the
     fallback that denied it.
+
+    1. A fallback computes. 2. The entry is invalidated. 3. A passenger comes, and is denied. 4. The fallback ends with
+    a value that was not stored. The passenger waits on, as it would if the fallback had failed.
     """
-    until = runtime.loop.time() + seconds
+    future, until = passenger.future, runtime.loop.time() + seconds
     if beside is not None:
         task, over = beside
         mine = over.join()
@@ -93,27 +108,45 @@ async def _wait_for_fallback(
             await asyncio.wait({future, mine}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             over.leave(mine)
-        if task.done() and not task.cancelled() and task.exception() is None and task.result()[1]:
-            return
+        if not future.done() and _has_a_value(task):
+            found = await _stored(runtime, plan, name, flight, passenger)
+            if found is not NOTHING:
+                return found
     await asyncio.wait({future}, timeout=max(0.0, until - runtime.loop.time()))
+    return NOTHING
+
+
+def _has_a_value(fallback: asyncio.Task[tuple[Any, bool]]) -> bool:
+    if not fallback.done() or fallback.cancelled() or fallback.exception() is not None:
+        return False
+    return fallback.result()[1]
 
 
 async def _last_look(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
-    """Read the store once more: another process's fallback may have stored a value while this flight computes.
-
-    It is no answer to a `refresh()` that shall replace it. Before the store has answered the flight, no value is.
-    """
-    if not runtime.away_for(name, flight.tags) and not flight.state.overtakes:
-        with contextlib.suppress(StoreError, Undecodable):
-            reading = await look(runtime, name, flight.tags)
-            if reading is not None and reading.is_fresh and reading.token > flight.state.newer_than:
-                value = plan.codec.decode(reading.body)
-                passenger.instead = "collapsed"
-                return value
+    """Read the store once more: another process's fallback may have stored a value while this flight computes."""
+    found = await _stored(runtime, plan, name, flight, passenger)
+    if found is not NOTHING:
+        return found
     if passenger.future.done():
         passenger.instead = None
         return passenger.future.result()
     raise too_long(plan)
+
+
+async def _stored(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
+    """The fresh value in the store, or `NOTHING`. What a refresh replaces is no answer to it."""
+    if runtime.away_for(name, flight.tags):
+        return NOTHING
+    with contextlib.suppress(StoreError, Undecodable):
+        reading = await look(runtime, name, flight.tags)
+        state = flight.state
+        if reading is None or not reading.is_fresh:
+            return NOTHING
+        if not passenger.refreshes or (not state.overtakes and reading.token > state.newer_than):
+            value = plan.codec.decode(reading.body)
+            passenger.instead = "collapsed"
+            return value
+    return NOTHING
 
 
 def too_long(plan: Plan) -> WaitTimeout:

@@ -1,0 +1,144 @@
+"""Answers, time-outs and steps of computations that come at unusual moments. Each was found by `tests/engine/fuzz`.
+
+In virtual time: nothing here waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from stampede_guard import StampedeGuard
+from stampede_guard.errors import StoreUnavailable
+from stampede_guard.stores.memory import MemoryStore
+from tests.leases.simulation.loop import VirtualLoop
+
+KEY = "report:7"
+
+
+class Moments:
+    """A fleet in the virtual time of the running loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.store = MemoryStore(clock=self._loop.time)
+        self._began = self._loop.time()
+        self.made: list[StampedeGuard] = []
+
+    def guard(self) -> StampedeGuard:
+        guard = StampedeGuard(self.store, namespace="t")
+        self.made.append(guard)
+        return guard
+
+    async def until(self, seconds: float) -> None:
+        """From the beginning."""
+        await asyncio.sleep(self._began + seconds - self._loop.time())
+
+    def ask(self, guard: StampedeGuard, value: str, seconds: float, **fields: Any) -> asyncio.Task[str]:
+        return asyncio.create_task(guard.get_or_compute(KEY, computes(value, seconds), **fields))
+
+    def refresh(self, guard: StampedeGuard, value: str, seconds: float, **fields: Any) -> asyncio.Task[str]:
+        return asyncio.create_task(guard.refresh(KEY, computes(value, seconds), **fields))
+
+
+def computes(value: str, seconds: float) -> Callable[[], Awaitable[str]]:
+    async def compute() -> str:
+        await asyncio.sleep(seconds)
+        return value
+
+    return compute
+
+
+def virtually(main: Callable[[Moments], Coroutine[Any, Any, None]]) -> None:
+    loop = VirtualLoop()
+
+    async def run() -> None:
+        fleet = Moments()
+        await main(fleet)
+        for guard in fleet.made:
+            await guard.aclose()
+
+    try:
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(run())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+def delayed(session: Any, what: str, *seconds: float) -> None:
+    """Let the first calls of this command take so long before they are carried out."""
+    command, delays = getattr(session, what), iter(seconds)
+
+    async def late(*args: Any, **fields: Any) -> Any:
+        await asyncio.sleep(next(delays, 0.0))
+        return await command(*args, **fields)
+
+    setattr(session, what, late)
+
+
+def test_who_takes_over_a_computation_has_the_whole_time() -> None:
+    async def main(fleet: Moments) -> None:
+        guard, fields = fleet.guard(), {"request_bound": True, "compute_timeout": 1.0}
+        leaves = fleet.ask(guard, "unused", 10.0, **fields)
+        await fleet.until(0.8)
+        stays = fleet.ask(guard, "taken over", 0.9, **fields)
+        await fleet.until(0.9)
+        leaves.cancel()
+        assert await stays == "taken over"
+
+    virtually(main)
+
+
+def test_who_was_denied_by_a_fallback_that_began_before_an_invalidation_waits_on() -> None:
+    async def main(fleet: Moments) -> None:
+        other, guard = fleet.guard(), fleet.guard()
+        holding = fleet.ask(other, "late", 2.0)
+        await fleet.until(0.1)
+        fields = {"wait_timeout": 0.1, "fallback_timeout": 30.0}
+        first = fleet.ask(guard, "before", 1.0, **fields)
+        await fleet.until(0.5)
+        assert await guard.invalidate(KEY) == "done"
+        second = fleet.ask(guard, "after", 0.5, **fields)
+        assert await first == "before"
+        assert await second == "after"
+        await holding
+
+    virtually(main)
+
+
+def test_a_refresh_that_a_fallback_answers_does_not_invalidate_what_that_has_stored() -> None:
+    async def main(fleet: Moments) -> None:
+        guard = fleet.guard()
+        session = guard.engine.runtime().session
+        # Both calls read the store. So the refresh joins the other one's flight.
+        delayed(session, "read", 0.1, 0.1)
+        delayed(session, "publish", 0.6, 2.0)
+        slow = fleet.ask(guard, "slow", 1.0)
+        refreshed = fleet.refresh(guard, "refreshed", 0.2, wait_timeout=0.3)
+        assert await refreshed == "refreshed"
+        assert await guard.get(KEY) == "refreshed"
+        await slow
+
+    virtually(main)
+
+
+def test_a_refresh_by_a_fallback_that_was_not_stored_outdates_the_old_value() -> None:
+    async def main(fleet: Moments) -> None:
+        other, guard = fleet.guard(), fleet.guard()
+        assert await fleet.ask(guard, "before", 0.0) == "before"
+        holding = fleet.refresh(other, "late", 5.0)
+        await fleet.until(0.1)
+
+        async def lost(*args: Any, **fields: Any) -> Any:
+            raise StoreUnavailable("the connection was reset")
+
+        session: Any = guard.engine.runtime().session
+        session.publish, publish = lost, session.publish
+        assert await fleet.refresh(guard, "after", 0.1, wait_timeout=0.1) == "after"
+        session.publish = publish
+        assert await fleet.ask(guard, "again", 0.1, wait_timeout=0.1, fallback_limit=2) == "again"
+        await holding
+
+    virtually(main)
