@@ -70,6 +70,7 @@ VARIABLES = {
     "MODES": "the modes of single functions: `shop.quality=bypass,*=on`",
     "LEASES_URL": "the back end of `stampede-guard leases` and `jobs`",
     "STATS": "`1`: publishes sums, as `stats=True` does",
+    "NAMES_SECRET": "a key for [hashes of names](operators.md#the-console), the same in all processes and consoles",
 }
 
 

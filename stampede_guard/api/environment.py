@@ -55,7 +55,7 @@ def given_namespace(namespace: Any) -> tuple[Any, str]:
 
 
 _NOT_AS_TEXT = frozenset({"mode", "share"})
-_OTHERS = ("URL", "NAMESPACE", "MODE", "MODES", "LEASES_URL", "STATS")
+_OTHERS = ("URL", "NAMESPACE", "MODE", "MODES", "LEASES_URL", "STATS", "NAMES_SECRET")
 _TESTS = frozenset({"CACHE", "FLOOD", "SERVER", "TEST_URL"})
 """Of this library's own tests and benchmarks."""
 _KUBERNETES = re.compile(r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT(?:_\d+_(?:TCP|UDP|SCTP)\w*)?)")

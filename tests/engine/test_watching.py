@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from stampede_guard import StampedeGuard
 from stampede_guard.engine.hooks import Hooks
-from stampede_guard.engine.stats.counting import MOST_FUNCTIONS
+from stampede_guard.engine.stats.counting import MOST_FUNCTIONS, MOST_LEFT_OUT
 from stampede_guard.engine.stats.happenings import (
     MOST_ALIKE,
     MOST_HERD_LINES,
@@ -47,7 +47,7 @@ from stampede_guard.stores.console.console import Console
 from stampede_guard.stores.fleet.histogram import BOUNDS, bucket_of, quantile
 from stampede_guard.stores.fleet.policies import LONGEST_POLICY, policy_of, policy_text
 from stampede_guard.stores.fleet.series import WATCHED
-from stampede_guard.stores.fleet.stream import PROCESS_BEGAN, from_stream
+from stampede_guard.stores.fleet.stream import NAMES_SECRET, PROCESS_BEGAN, from_stream
 from stampede_guard.stores.fleet.telling import tell_operator
 from tests.support.gate import Gate, until
 from tests.support.guards import Guards
@@ -521,3 +521,39 @@ def test_what_is_no_policy_is_ignored(text: str) -> None:
 
 def test_a_field_of_a_later_version_is_ignored() -> None:
     assert policy_of('{"ttl": 7, "colour": "red"}') == Policy(ttl=7)
+
+
+def test_how_many_functions_are_summed_as_others_is_told() -> None:
+    watching = called()
+    for number in range(MOST_FUNCTIONS + 30):
+        for _ in range(2):
+            watching(Hit(f"f{number}", "entry"))
+    rows = watching.take()
+    told = watching.numbers(rows, 7)
+    assert (told["left_out:"], told["leaving_out:"]) == (30, 1)
+    watching.put_back(rows)
+    assert "left_out:" not in watching.numbers(watching.take(), 8), (
+        "sums that come again are no new functions"
+    )
+    for number in range(MOST_FUNCTIONS + 2 * MOST_LEFT_OUT):
+        watching(Hit(f"f{number}", "entry"))
+    assert watching.numbers(watching.take(), 9)["left_out:"] == MOST_LEFT_OUT
+    fields = {b"left_out:": b"31", b"leaving_out:": b"2", b"processes:": b"5"}
+    assert snapshot({7: fields}).left_out == 16 and snapshot({7: {b"left_out:": b"5"}}).left_out == 0
+
+
+# --- hashes of names -----------------------------------------------------------------------------
+
+
+def test_with_a_secret_nobody_else_can_compute_the_hash_of_a_guessed_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    without = hashed("shop:quality:user=7")
+    found = {without}
+    for secret in ("one secret", "another one", "x" * 1000, "\udcff"):
+        monkeypatch.setenv(NAMES_SECRET, secret)
+        found.add(hashed("shop:quality:user=7"))
+        assert hashed("shop:quality:user=7") == hashed("shop:quality:user=7")
+    assert len(found) == 5 and all(len(one) == len(without) for one in found)
+    monkeypatch.setenv(NAMES_SECRET, "")
+    assert hashed("shop:quality:user=7") == without

@@ -21,11 +21,13 @@ from stampede_guard.stores.fleet.histogram import bucket_of
 from stampede_guard.stores.fleet.sums import FunctionSums
 from stampede_guard.values.forks import renew_in_children
 
-__all__ = ["MOST_FUNCTIONS", "OTHERS", "Sums"]
+__all__ = ["MOST_FUNCTIONS", "MOST_LEFT_OUT", "OTHERS", "Sums"]
 
 MOST_FUNCTIONS = 200
 OTHERS = "other functions"
 """Further functions are summed under this name: a `name=` made per call would need memory without bound."""
+MOST_LEFT_OUT = 1000
+"""Of these, so many are told apart and counted."""
 
 _COUNTED = frozenset((Hit, Stale, Miss, Computed, Waited, Collapsed, Fallback, TakenOver, TimedOut))
 
@@ -35,6 +37,9 @@ class Sums:
 
     def __init__(self) -> None:
         self._rows: dict[str, FunctionSums] = {}
+        self._others: set[int] = set()
+        self.left_out = 0
+        """How many functions the last rows that were taken have as `OTHERS`, at least."""
         self._lock = PassableLock()
         renew_in_children(self, "_lock", PassableLock)
         # The parent sends what it has counted.
@@ -74,6 +79,8 @@ class Sums:
 
     def _row(self, title: str) -> FunctionSums:
         if title not in self._rows and len(self._rows) >= MOST_FUNCTIONS:
+            if title != OTHERS and len(self._others) < MOST_LEFT_OUT:
+                self._others.add(hash(title))
             title = OTHERS
         return self._rows.setdefault(title, FunctionSums())
 
@@ -81,6 +88,8 @@ class Sums:
         """What has come together since the last call."""
         with self._lock:
             rows, self._rows = self._rows, {}
+            self.left_out = len(self._others)
+            self._others.clear()
         return rows
 
     def put_back(self, rows: Mapping[str, FunctionSums]) -> None:

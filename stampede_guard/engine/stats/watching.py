@@ -137,6 +137,8 @@ class Watching:
             shown = entry if self.shows_names else hashed(entry)
             found[f"{HOT}:{function}\n{shown}"] = calls
         found |= self._modes_and_policies(rows)
+        if self._sums.left_out:
+            found |= {"left_out:": self._sums.left_out, "leaving_out:": 1}
         found[f"{PROCESSES}:"] = 1
         found |= {f"{name}:": number for name, number in self.gauges().items() if number}
         return found

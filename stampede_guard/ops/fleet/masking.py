@@ -1,6 +1,6 @@
 """Names of entries become hashes for a viewer that may not see them: pure.
 
-A hash is no secret: who can guess a name can compute the hash and compare.
+Without `$STAMPEDE_GUARD_NAMES_SECRET`, a hash is no secret: who can guess a name can compute the hash and compare.
 
 The switch of the fleet says what its processes publish, and another viewer may have asked for names. So each viewer
 hides names in what it reads.

@@ -15,7 +15,7 @@ from stampede_guard.stores.switch import Switch
 __all__ = ["Adding", "HotEntry", "Snapshot", "snapshot"]
 
 MOST_HOT = 20
-GAUGES = ("processes", "in_flight", "l1_bytes", "ok", "away", "refused", "full")
+GAUGES = ("processes", "in_flight", "l1_bytes", "ok", "away", "refused", "full", "left_out", "leaving_out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class Snapshot:
     `processes`: how many published. `ok`, `away`, `refused`, `full`: for how many of them the store is in that state.
     `in_flight`: computations and waits under way. `l1_bytes`: of copies kept in processes. `hot`: calls of all entries
     that were published, by function and key. `modes`: in how many processes each function is in which mode, from the
-    newest slot in which one said so.
+    newest slot in which one said so. `left_out`: functions that a process has too many to name, on average of those
+    that have too many.
     """
 
     seconds: float
@@ -49,6 +50,7 @@ class Snapshot:
     full: int
     hot: Mapping[tuple[str, str], int] = field(default_factory=dict)
     modes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    left_out: int = 0
 
     def hottest_of(self, function: str) -> list[HotEntry]:
         """The hottest entries of one function, also if those of others are hotter."""
@@ -123,6 +125,7 @@ def snapshot(slots: Mapping[int, Mapping[bytes, bytes]], *, shows_names: bool = 
         refused=gauges["refused"],
         full=gauges["full"],
         hot=hot,
+        left_out=-(-gauges["left_out"] // gauges["leaving_out"]) if gauges["leaving_out"] else 0,
         modes={title: modes for slot in sorted(slots) for title, modes in _modes(slots[slot]).items()},
     )
 

@@ -8,9 +8,11 @@ An item has the server's time of the event in milliseconds (`at`) and a JSON obj
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,6 +24,7 @@ __all__ = [
     "KEPT_MS",
     "LONGEST",
     "MOST_KEPT",
+    "NAMES_SECRET",
     "NO_FAULTS",
     "PROCESS_BEGAN",
     "Happening",
@@ -48,6 +51,8 @@ HERD_KINDS = frozenset(
 PROCESS_BEGAN = "process began"
 """A mark in figures."""
 NO_FAULTS = HERD_KINDS | {PROCESS_BEGAN}
+NAMES_SECRET = "STAMPEDE_GUARD_NAMES_SECRET"
+"""The environment variable of a secret that all processes and consoles of a fleet share."""
 LARGEST = 1 << 63
 """Whole numbers of a detail are smaller."""
 LATEST = 14
@@ -70,8 +75,17 @@ class Happening:
 
 
 def hashed(entry: str) -> str:
-    """Stands for an entry's name where a viewer may not see it: the same in all processes."""
-    return "#" + hashlib.blake2b(entry.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    """Stands for an entry's name where a viewer may not see it: the same in all processes with the same secret.
+
+    Without a secret, who guesses a name can compute its hash and compare.
+    """
+    key = _key_of(os.environ.get(NAMES_SECRET, ""))
+    return "#" + hashlib.blake2b(entry.encode("utf-8", "surrogatepass"), digest_size=8, key=key).hexdigest()
+
+
+@functools.lru_cache(maxsize=4)
+def _key_of(secret: str) -> bytes:
+    return hashlib.blake2b(secret.encode("utf-8", "surrogateescape")).digest() if secret else b""
 
 
 StreamName = Literal["happened", "herds"]

@@ -136,6 +136,7 @@ def _as_json(seen: Snapshot, happened: list[Happening]) -> dict[str, Any]:
         "refused": seen.refused,
         "full": seen.full,
         "troubles": seen.troubles,
+        "left_out": seen.left_out,
         "functions": {
             title: _row_json(row) | {"mode": seen.mode_of(title)} for title, row in seen.functions.items()
         },
@@ -178,6 +179,8 @@ def _picture(seen: Snapshot, happened: list[Happening], namespace: str) -> Group
     parts: list[Any] = [_overview(seen, namespace)]
     parts += [Text(f"! {one}", style="bold red") for one in seen.troubles[:LINES]]
     sums = f"computed, collapsed, failed and saved time: sums of the last {seen.seconds:.0f} s"
+    if seen.left_out:
+        sums += f"; other functions: about {seen.left_out} more in a process, which names 200 in five seconds"
     parts += ["", _functions(seen), Text(sums, style="dim"), "", _hottest(seen)]
     faults = [one for one in happened if one.kind != PROCESS_BEGAN][-LINES:]
     if faults:

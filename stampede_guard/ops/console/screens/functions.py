@@ -86,6 +86,7 @@ async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
         "functions": in_order(rows, asked["sort"], down=asked["order"] == "down")[:MOST_ROWS],
         "left_out": max(0, len(rows) - MOST_ROWS),
         "known": len(seen.functions.keys() | seen.modes.keys()),
+        "summed": seen.left_out,
         "switches": {
             title: {"mode": one.mode, "sample": one.sample, "left": one.left}
             for title, one in sorted(switches.items())
