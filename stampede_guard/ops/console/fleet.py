@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from stampede_guard.errors import Misuse, StoreError, StoreUnavailable
+from stampede_guard.ops.console.thinning import Thinning
 from stampede_guard.ops.fleet.herds import HerdStory, herds
 from stampede_guard.ops.fleet.reaching import session_of
 from stampede_guard.ops.fleet.snapshot import Adding, Snapshot, snapshot
@@ -107,6 +108,9 @@ class Fleet:
         self._open: Reached | None = None
         self._holding: asyncio.Task[None] | None = None
         self._slots: dict[int, Mapping[bytes, bytes]] = {}
+        self._thinning = Thinning()
+        self._thin_to = 0
+        """The newest slot that is kept in the form for figures only."""
         self._totals: dict[int, tuple[Mapping[bytes, bytes], FunctionSums]] = {}
         self._counted: dict[int, tuple[Mapping[bytes, bytes], Snapshot]] = {}
         self._seen: tuple[object, object, Snapshot] | None = None
@@ -126,7 +130,7 @@ class Fleet:
         if ready is None or ready.get_loop() is not loop or self._holding is None or self._holding.done():
             ready = self._reached = loop.create_future()
             ready.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._slots, self._looking = {}, None
+            self._slots, self._thin_to, self._looking = {}, 0, None
             self._holding = loop.create_task(self._hold(ready), name="stampede_guard console")
         return await asyncio.shield(ready)
 
@@ -185,19 +189,37 @@ class Fleet:
         last = int(await reached.servers.now() // WATCHED.seconds) - 1
         wanted = range(last - KEPT_SLOTS + 1, last + 1)
         missing = [slot for slot in wanted if slot not in self._slots or slot > last - CHANGING]
-        found = await self._read(reached.servers, missing)
+        found = await self._read(reached.servers, missing, last - WINDOW_SLOTS)
         # An unchanged slot remains the same object, so nobody counts it again.
         kept = self._slots | {slot: new for slot, new in found.items() if new != self._slots.get(slot)}
+        for slot in range(self._thin_to + 1 if self._thin_to else last, last - WINDOW_SLOTS + 1):
+            if slot in kept and slot not in found:
+                self._keep_thin(kept, slot)
+        self._thin_to = last - WINDOW_SLOTS
         self._slots = {slot: kept[slot] for slot in wanted if slot in kept}
         return self._slots
 
-    async def _read(self, servers: Console, slots: Sequence[int]) -> dict[int, Mapping[bytes, bytes]]:
-        """In parts. A master that hangs makes only one of them wait. Raises `StoreError` if no master answers."""
+    def _keep_thin(self, kept: dict[int, Mapping[bytes, bytes]], slot: int) -> None:
+        """It has left the rates. Its counted sums stay."""
+        before, kept[slot] = kept[slot], self._thinning.thin(kept[slot])
+        total = self._totals.get(slot)
+        if total is not None and total[0] is before:
+            self._totals[slot] = kept[slot], total[1]
+
+    async def _read(
+        self, servers: Console, slots: Sequence[int], thin_to: int
+    ) -> dict[int, Mapping[bytes, bytes]]:
+        """In parts; slots up to `thin_to` are kept for figures only.
+
+        A master that hangs makes only one part wait. Raises `StoreError` if no master answers.
+        """
         found: dict[int, Mapping[bytes, bytes]] = {}
         while slots:
             part, rest = slots[:SLOTS_AT_ONCE], slots[SLOTS_AT_ONCE:]
             try:
-                found |= await servers.slots_of(self.namespace, WATCHED, part)
+                for slot, fields in (await servers.slots_of(self.namespace, WATCHED, part)).items():
+                    found[slot] = self._thinning.thin(fields) if slot <= thin_to else fields
+                    await asyncio.sleep(0)
             except StoreError as error:
                 # All slots of this part may belong to masters that do not answer. Others have the next part.
                 silent = servers.unreached

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -305,3 +306,35 @@ async def test_an_action_on_a_function_says_which_masters_did_not_answer(
     nodes.alive.discard(OTHER)
     said = await keys.invalidate_function(fleet, asked)
     assert said.endswith("node:2 did not answer, so do it again: its entries are as before.")
+
+
+async def test_old_slots_share_the_names_of_functions_and_keep_no_hottest_entries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fleet with a thousand functions has 12,000 fields in each of 120 slots."""
+    nodes = Nodes()
+    fleet = Opened(await Console.open(nodes))
+    numbers = {b"hits:shop.f%d" % number: b"12345" for number in range(20)}
+    of_now = {b"hot:f\n#1": b"1", b"runs:f\non": b"1"}
+    nodes.fields = numbers | of_now | {b"policy:f\n{}": b"1"}
+    await fleet.slots()
+    await fleet.totals()
+    newest = max(fleet._slots)
+    thin = {name: number for name, number in nodes.fields.items() if name not in of_now}
+    for slot, fields in fleet._slots.items():
+        assert fields == (nodes.fields if slot > newest - WINDOW_SLOTS else thin)
+    old = [fields for slot, fields in fleet._slots.items() if slot <= newest - WINDOW_SLOTS]
+    assert len({id(text) for fields in old for pair in fields.items() for text in pair}) < 50
+
+    counted: list[int] = []
+
+    def count(slots: Any, **options: Any) -> Any:
+        counted.extend(slots)
+        return snapshot(slots, **options)
+
+    monkeypatch.setattr(fleets, "snapshot", count)
+    monkeypatch.setattr(sys.modules[__name__], "NOW", NOW + 3)
+    fleet.at += 15
+    await fleet.totals()
+    assert fleet._slots[newest - WINDOW_SLOTS + 1] == thin
+    assert min(counted) > newest, "a slot that is kept in another form is not counted again"
