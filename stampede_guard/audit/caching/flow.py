@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from stampede_guard.audit.caching.accesses import Access
+from stampede_guard.audit.caching.bound import bindings_of
 from stampede_guard.audit.caching.work import calls_work
 from stampede_guard.audit.source.branches import leaves, missing
 from stampede_guard.audit.source.comprehensions import material, sorts
@@ -27,7 +28,8 @@ class Flow:
         self, module: Module, function: Function, read: Access, reads: Iterable[Access] = ()
     ) -> None:
         self.module, self.function, self.read = module, function, read
-        self.bindings = sorted(function.bindings, key=lambda bound: _end(bound[0], bound[2]))
+        bound = bindings_of(module, function, read.call)
+        self.bindings = sorted(bound, key=lambda one: _end(one[0], one[2]))
         # Every name that ever held the value or something made from it.
         self.names = self._spread()
         # A read of another cache is not a computation: a local copy of the shared value is not a fill.
@@ -205,13 +207,17 @@ class Flow:
         )
 
     def _is_found(self, node: ast.AST, source: ast.expr, at: ast.AST) -> bool:
-        """`for row in query(): if fits(row): found = True`: the constant says what the search found."""
-        if not isinstance(source, ast.Constant):
+        """`for row in query(): if fits(row): found = True`: the constant says what the search found. So does
+        `if headers.get("icy"): kind = Kind.STREAM`.
+        """
+        if not isinstance(source, ast.Constant | ast.Attribute):
             return False
         for around in self.module.up(node):
             if around is self.function.node or inside(at, around):
                 return False
-            if isinstance(around, ast.For) and self.computed(around.iter, around, 2):
+            asked = around.iter if isinstance(around, ast.For) else None
+            asked = around.test if isinstance(around, ast.If) and not self.mentions(around.test) else asked
+            if asked is not None and self.computed(asked, around, 2):
                 return True
         return False
 

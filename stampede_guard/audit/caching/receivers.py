@@ -50,7 +50,7 @@ def _kind(module: Module, node: ast.expr, function: Function | None) -> Kind:
     said = words(name)
     if dotted in ("self", "cls"):
         cls = owner_class(function)
-        return "cache" if cls is not None and _is_cache_class(cls) else "no"
+        return "cache" if cls is not None and _is_cache_class(module, cls) else "no"
     if said and said[-1] in OTHER_WORDS and not (said[-1] == "db" and is_cachy(name)):
         return "maybe" if said[-1] == "db" else "no"
     made = origin(module, node, function)
@@ -74,6 +74,11 @@ def _without_package(made: str) -> str:
     return ".".join(made.split(".")[-2:]) if made.count(".") > 1 else made
 
 
-def _is_cache_class(cls: ast.ClassDef) -> bool:
+def _is_cache_class(module: Module, cls: ast.ClassDef) -> bool:
     names = [cls.name, *(last(path(base)) for base in cls.bases)]
-    return any(is_cachy(name) or words(name)[-1:] in (("store",), ("backend",)) for name in names)
+    if any(is_cachy(name) for name in names):
+        return True
+    if not any(words(name)[-1:] in (("store",), ("backend",)) for name in names):
+        return False
+    # A `WeatherBackend` that asks `self.cache` is no cache itself.
+    return not any(owner == cls.name and is_cachy(name) for owner, name in module.attributes)

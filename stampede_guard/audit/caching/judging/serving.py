@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from stampede_guard.audit.caching.flow import Flow
+from stampede_guard.audit.source.branches import missing
 from stampede_guard.audit.source.model import inside, position
 from stampede_guard.audit.source.words import path
 
@@ -20,7 +21,9 @@ def is_served(flow: Flow, write: ast.AST) -> bool:
             return True  # `css = result["css"] = cache.get(key)`
         if isinstance(node, ast.stmt):
             break
-    if _told_apart(flow) or any(_is_spared(flow, test) for test in flow.function.tests):
+    if _told_apart(flow) or any(
+        _is_spared(flow, test) or _makes_up(flow, test, write) for test in flow.function.tests
+    ):
         return True
     tests = [test.subject if isinstance(test, ast.Match) else test.test for test in flow.function.tests]
     for name, load in flow.function.loads:
@@ -39,6 +42,22 @@ def _is_spared(flow: Flow, test: ast.AST) -> bool:
         and isinstance(test.body[-1], ast.Return)
         and test.body[-1].value is None
     )
+
+
+def _makes_up(flow: Flow, test: ast.AST, write: ast.AST) -> bool:
+    """`if not sites: sites = query(); cache.set(key, sites)`: the same name holds the computed value, which is
+    stored for the readers elsewhere.
+    """
+    if (
+        not isinstance(test, ast.If)
+        or test.orelse
+        or not inside(write, test)
+        or not isinstance(write, ast.Call)
+    ):
+        return False
+    asked = missing(test.test)
+    value = write.args[1] if len(write.args) > 1 else None
+    return asked is not None and isinstance(value, ast.Name) and value.id == asked
 
 
 def _bare(value: ast.expr) -> ast.expr:

@@ -36,7 +36,7 @@ def check(module: Module) -> Iterator[Violation]:
     for call in module.calls:
         if isinstance(call.func, ast.Call):  # `cache_page(60)(view)`: the inner call is the finding
             continue
-        name = last(path(call.func))
+        name = last(module.resolve(call.func))  # it may be imported under another name
         function = module.owners.get(call)
         if name == "cache_page" and call not in decorated and "django" in module.resolve(call.func):
             yield _hit(call, "cache_page has no lock: concurrent misses of this view all render", function)

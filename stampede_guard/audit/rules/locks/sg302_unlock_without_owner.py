@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching import lockuse
+from stampede_guard.audit.caching.keys import skeleton
 from stampede_guard.audit.caching.locks import is_claim
 from stampede_guard.audit.caching.receivers import kind
 from stampede_guard.audit.fixes.owners import by_its_owner
@@ -16,6 +17,7 @@ from stampede_guard.audit.source.model import Function, Module, argument
 from stampede_guard.audit.source.words import words
 
 _RELEASES = frozenset("release unlock free unlocked unlocks releases aexit exit".split())
+_SETS = frozenset(("set", "setex", "psetex"))
 _TAKES = frozenset("acquire obtain".split())
 _FORCES = re.compile(
     r"force|admin|init|setup|startup|clear|reset|flush|clean|purge|stale|test", re.IGNORECASE
@@ -27,7 +29,7 @@ _SCRIPTS = frozenset(("eval", "evalsha", "register_script", "fcall", "execute_co
 
 def check(module: Module) -> Iterator[Violation]:
     for function in module.functions_with(_DELETES):
-        if _compares_an_owner(function):
+        if _compares_an_owner(module, function):
             continue
         for call in lockuse.deletes(function):
             assert isinstance(call.func, ast.Attribute)
@@ -46,7 +48,7 @@ def check(module: Module) -> Iterator[Violation]:
                 )
 
 
-def _compares_an_owner(function: Function) -> bool:
+def _compares_an_owner(module: Module, function: Function) -> bool:
     for call in function.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr in _SCRIPTS:
             return True
@@ -56,7 +58,7 @@ def _compares_an_owner(function: Function) -> bool:
         name
         for _node, names, value in function.bindings
         for name in names
-        if any(isinstance(n, ast.Attribute) and n.attr == "get" for n in ast.walk(value))
+        if any(_gets(module, function, n) for n in ast.walk(value))
     }
     for compare in function.compares:
         for inner in ast.walk(compare):
@@ -66,13 +68,16 @@ def _compares_an_owner(function: Function) -> bool:
                 and isinstance(compare.ops[0], ast.Eq | ast.NotEq)
             ):
                 return True
-            if (
-                isinstance(inner, ast.Attribute)
-                and inner.attr == "get"
-                and isinstance(compare.ops[0], ast.Eq | ast.NotEq)
-            ):
+            if _gets(module, function, inner) and isinstance(compare.ops[0], ast.Eq | ast.NotEq):
                 return True
     return False
+
+
+def _gets(module: Module, function: Function, node: ast.AST) -> bool:
+    """`redis.get`: the owner stands in the store. `session.get("token")` compares something else."""
+    return (
+        isinstance(node, ast.Attribute) and node.attr == "get" and kind(module, node.value, function) != "no"
+    )
 
 
 def _frees_a_lock(module: Module, function: Function, key: ast.expr) -> bool:
@@ -88,10 +93,23 @@ def _frees_a_lock(module: Module, function: Function, key: ast.expr) -> bool:
     releases = set(words(function.name)) & _RELEASES
     if releases and (named or lockuse.says_lock(lockuse.around(function))):
         return any(is_claim(module, call) for call in module.calls) or any(
-            set(words(sibling.name)) & _TAKES for sibling in lockuse.siblings(module, function)
+            set(words(sibling.name)) & _TAKES or _sets(sibling, function, key)
+            for sibling in lockuse.siblings(module, function)
         )
     return named and any(
         is_claim(module, call) for sibling in lockuse.siblings(module, function) for call in sibling.calls
+    )
+
+
+def _sets(sibling: Function, function: Function, key: ast.expr) -> bool:
+    """The lock may be taken in another way, such as a set between WATCH and EXEC."""
+    mine = skeleton(function, key)
+    return mine != "" and any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in _SETS
+        and bool(call.args)
+        and skeleton(sibling, call.args[0]) == mine
+        for call in sibling.calls
     )
 
 
@@ -117,6 +135,7 @@ RULE = Rule(
             b"take",
             b"obtain",
             b"claim",
+            b"watch(",
         ),
     ),
     check=check,

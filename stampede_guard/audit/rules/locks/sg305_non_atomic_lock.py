@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from itertools import pairwise
 
-from stampede_guard.audit.caching import lockuse
+from stampede_guard.audit.caching import lockuse, states
 from stampede_guard.audit.caching.fills import accesses_of
 from stampede_guard.audit.caching.flow import Flow
 from stampede_guard.audit.caching.keys import same_key
@@ -17,6 +17,10 @@ from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Function, Module, argument, inside, position
 
 _SHORT = 30  # seconds
+_MESSAGE = (
+    "two callers can both find the lock free between this get and the set: SET NX checks and takes it "
+    "in one step"
+)
 
 
 def check(module: Module) -> Iterator[Violation]:
@@ -39,6 +43,8 @@ def check(module: Module) -> Iterator[Violation]:
                 _names_a_lock(function, read.key[0])
                 or _is_freed(function, read.key[0], taken[0].call)
                 or _is_taken_next(module, function, read.call, taken[0].call)
+                or states.is_under_way(function, read.key[0], taken[0].call)
+                or states.is_put_down(module, function, read, taken[0].call)
             ):
                 continue
             if not Flow(module, function, read).tested:
@@ -47,11 +53,14 @@ def check(module: Module) -> Iterator[Violation]:
                 continue
             yield Violation(
                 node=read.call,
-                message="two callers can both find the lock free between this get and the set: SET NX checks "
-                "and takes it in one step",
+                message=_MESSAGE,
                 function=function.name,
             )
             break
+        else:
+            asked = states.asked_then_taken(module, function)
+            if asked is not None:
+                yield Violation(node=asked, message=_MESSAGE, function=function.name)
 
 
 def _is_no_lock(function: Function, key: ast.expr) -> bool:
@@ -151,9 +160,11 @@ RULE = Rule(
             b"unlink",
             b"return\n",
             b"quorum",
+            b"ing",
+            b"False",
         ),
     ),
-    near=lambda text: text.traces.may_flag,
+    near=lambda text: text.traces.may_flag or text.has_any(states.ASKED),
     check=check,
     fix=in_one_step,
     fixes=("unsafe",),
@@ -164,7 +175,8 @@ RULE = Rule(
         instead='if cache.add("sync:running", token, 300):   # one step: SET NX EX\n    sync()',
         unless="It only saves work that may be done twice without harm.",
         sure="Medium: the name of the key or function contains lock, running, busy or the like, the "
-        "same function deletes the flag after its work, or a constant with a short lifetime is set right after "
+        "same function deletes the flag after its work, another function of the file deletes it, "
+        "or a constant with a short lifetime is set right after "
         "`if flag: return`.",
         fix="Unsafe: for a Redis client, `if redis.get(key): return` and the set with a TTL right after "
         "it become `if not redis.set(key, 1, ex=60, nx=True): return`. The same applies if the set is "

@@ -1,0 +1,128 @@
+"""Flags of work that is under way, by their shape: found unset, set to a constant, and lifted afterwards."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from stampede_guard.audit.caching import lockuse
+from stampede_guard.audit.caching.accesses import Access
+from stampede_guard.audit.caching.keys import same_key, skeleton
+from stampede_guard.audit.caching.receivers import kind
+from stampede_guard.audit.caching.work import calls_work
+from stampede_guard.audit.source.model import Function, Module, argument, inside, position
+from stampede_guard.audit.source.words import is_cachy, path, text_of, words
+
+# A method that asks whether work is under way.
+ASKED = (re.compile(rb"(?:is|are|has)_\w*(?:running|locked|lock|busy|progress|processing)\("),)
+_ASKED = re.compile(r"(?:^|_)(?:is|are|has)_(?:\w+_)?(?:running|locked|lock|busy|progress|processing)$")
+_TAKES = frozenset("lock mark set start begin claim reserve".split())
+_LIFTS = frozenset("delete remove clear unset release drop unlink reset".split())
+# Words in -ing that name no work.
+_NOUNS = frozenset(
+    "setting ranking rating pricing string listing building booking pending mapping thing meeting warning trending "
+    "heading billing remaining missing existing following typing nothing something everything onboarding marketing "
+    "shipping timing landing opening closing evening morning spring during".split()
+)
+_SHORTEST = 6  # letters of such a word
+_TELLING = 4  # letters of the constant part of a key
+
+
+def is_under_way(function: Function, key: ast.expr, taken: ast.expr) -> bool:
+    """`cache.set("regenerating", True)`: the key says what is being done, and the constant that it is."""
+    if not _is_raised(taken):
+        return False
+    return any(
+        word.endswith("ing") and len(word) >= _SHORTEST and word not in _NOUNS
+        for part in re.split(r"[^A-Za-z0-9_]+", lockuse.key_text(function, key))
+        for word in words(part)
+    )
+
+
+def is_put_down(module: Module, function: Function, read: Access, taken: ast.expr) -> bool:
+    """A constant is set next after the test. The same key is deleted or set to a falsy constant after the work,
+    here or in another function of the file.
+    """
+    mine = skeleton(function, read.key[0])
+    if not _is_raised(taken) or sum(letter.isalpha() for letter in mine) < _TELLING:
+        return False
+    between = position(read.call), position(taken)
+    if any(
+        between[0] < position(call) < between[1] and not _says_something(call) and calls_work(call)
+        for call in function.calls
+        if call is not read.call and not inside(read.call, call) and not inside(call, read.call)
+    ):
+        return False
+    for other in lockuse.siblings(module, function):
+        for call in other.calls:
+            if other is function and position(call) <= position(taken):
+                continue
+            if call.args and _lifts(call) and skeleton(other, call.args[0]) == mine:
+                return True
+    return False
+
+
+def _is_raised(taken: ast.expr) -> bool:
+    """Whether a truthy constant is set."""
+    value = argument(taken, 1, "value", "val") if isinstance(taken, ast.Call) else None
+    return isinstance(value, ast.Constant) and bool(value.value)
+
+
+def _says_something(call: ast.Call) -> bool:
+    return path(call.func).partition(".")[0].lower() in ("logger", "log", "logging", "print", "messages")
+
+
+def _lifts(call: ast.Call) -> bool:
+    name = path(call.func).rpartition(".")[2]
+    said = words(name)
+    if said[:1] and said[0] in _LIFTS and (isinstance(call.func, ast.Attribute) or is_cachy(name)):
+        return True
+    value = argument(call, 1, "value", "val")
+    return said[:1] == ("set",) and isinstance(value, ast.Constant) and not value.value
+
+
+def asked_then_taken(module: Module, function: Function) -> ast.Call | None:
+    """`if cache.task_is_running(name): return`, and later `cache.lock_task(name)`, whose answer nobody reads."""
+    if not _is_asked(module, function):
+        return None
+    asking = [
+        call
+        for call in function.calls
+        if isinstance(call.func, ast.Attribute)
+        and _ASKED.search(call.func.attr)
+        and kind(module, call.func.value, function) == "cache"
+        and any(isinstance(test, ast.If) and inside(call, test.test) for test in function.tests)
+    ]
+    for first in asking:
+        for call in function.calls:
+            if position(call) > position(first) and _takes(module, call) and _is_same(function, first, call):
+                return first
+    return None
+
+
+def _is_asked(module: Module, function: Function) -> bool:
+    return function in module.functions_with(_ASKS_IN_TEXT)
+
+
+_ASKS_IN_TEXT = re.compile(ASKED[0].pattern.decode())
+
+
+def _takes(module: Module, call: ast.Call) -> bool:
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    name = call.func.attr
+    statement = module.parents.get(call)
+    if isinstance(statement, ast.Await):
+        statement = module.parents.get(statement)
+    busy = lockuse.says_lock(name) or lockuse.says_busy(name)
+    return words(name)[:1] != () and words(name)[0] in _TAKES and busy and isinstance(statement, ast.Expr)
+
+
+def _is_same(function: Function, first: ast.Call, second: ast.Call) -> bool:
+    if not isinstance(first.func, ast.Attribute) or not isinstance(second.func, ast.Attribute):
+        return False
+    if text_of(first.func.value) != text_of(second.func.value):
+        return False
+    if not first.args or not second.args:
+        return not first.args and not second.args
+    return same_key(function, (first.args[0],), (second.args[0],))
