@@ -10,8 +10,8 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from stampede_guard.audit.caching.accesses import Access
-from stampede_guard.audit.caching.bound import bindings_of
 from stampede_guard.audit.caching.work import calls_work
+from stampede_guard.audit.source.bound import bindings_of
 from stampede_guard.audit.source.branches import leaves, missing
 from stampede_guard.audit.source.comprehensions import material, sorts
 from stampede_guard.audit.source.model import Function, Module, Tested, inside, position

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator
 from itertools import pairwise
 
-from stampede_guard.audit.caching import lockuse, states
+from stampede_guard.audit.caching import lockuse
 from stampede_guard.audit.caching.fills import accesses_of
 from stampede_guard.audit.caching.flow import Flow
+from stampede_guard.audit.caching.judging import states
 from stampede_guard.audit.caching.keys import same_key
 from stampede_guard.audit.caching.locks import locks_of
 from stampede_guard.audit.fixes.flags import in_one_step
