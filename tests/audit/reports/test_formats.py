@@ -27,7 +27,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         lay(tmp_path, {f"app, {path.parts[-3]}/{path.name}": path.read_bytes()})
     lay(
         tmp_path,
-        {"odd/50%41:é|.py": FILL, "odd/broken%.py": b"import cachetools\nx = (\n", "odd/unused.py": b"x = 1  # noqa: SG201\n"},
+        {
+            "odd/50%41:é|.py": FILL,
+            "odd/broken%.py": b"import cachetools\nx = (\n",
+            "odd/unused.py": b"x = 1  # noqa: SG201\n",
+        },
     )
     return tmp_path
 
