@@ -66,8 +66,11 @@ def _halved(work: Callable[[list[str]], _T], files: list[str], lost: Callable[[s
 
 
 def _begin() -> None:
-    """Only the first process handles an interrupt."""
+    """Only the first process handles an interrupt. A pool that breaks ends its processes: no inherited handler may
+    keep one of them alive, which would then keep the pipes of its parent open.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _context() -> BaseContext:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import signal
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,16 @@ def test_a_file_that_kills_its_process_is_named_and_the_others_are_judged(
     assert [Path(skipped.path).name for skipped in outcome.skipped] == ["m333.py", "m7.py"]
     assert {skipped.reason for skipped in outcome.skipped} == {"the process that read it has died"}
     assert (outcome.files, len(outcome.findings)) == (400, 133)
+
+
+def test_a_process_of_the_pool_ends_when_it_is_told_to_whatever_its_parent_does_then() -> None:
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("fork"), workers._begin) as pool:
+            assert pool.submit(signal.getsignal, signal.SIGTERM).result() == signal.SIG_DFL
+            assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_options_that_judged_here_can_judge_elsewhere(tmp_path: Path) -> None:
