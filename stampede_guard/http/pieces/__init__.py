@@ -1,0 +1,1 @@
+"""Large bodies as pieces, one entry each, read in all processes while they arrive."""
