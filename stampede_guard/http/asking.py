@@ -29,12 +29,13 @@ def tries(
     request: CacheRequest, old: StoredResponse | None, *, in_background: bool, most_bytes: int
 ) -> list[Try]:
     """What to ask first, and what to ask if the answer is useless. If no stored response could match the answer,
-    the application sees the request unchanged. `most_bytes`: of a body that is stored.
+    the application sees the request unchanged. A body in pieces is never validated: only its pieces show whether it
+    is still complete. `most_bytes`: of a body that is stored.
     """
     as_it_came: list[Try] = [(request.fields, ())]
     if in_background:
         as_it_came = [(unconditional(request.without_range()), ())]
-    if old is None or request.method in ("HEAD", "POST"):
+    if old is None or old.pieces is not None or request.method in ("HEAD", "POST"):
         # A POST is sent once only: sent again, it might repeat an action.
         return as_it_came
     whole: Try = (request.without_range(), ())

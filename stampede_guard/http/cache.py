@@ -20,6 +20,7 @@ from stampede_guard.events import Hit, Source, Stale
 from stampede_guard.http.fetch import Fetch
 from stampede_guard.http.groups import Groups
 from stampede_guard.http.judging import is_anybodys, lifetimes
+from stampede_guard.http.large.bodies import LargeBodies
 from stampede_guard.http.requests.addresses import prefix_of
 from stampede_guard.http.requests.choosing import RouteChoice, Routing
 from stampede_guard.http.requests.entries import Target, base_name, target_of_url, variant_name
@@ -82,6 +83,8 @@ class Cache:
         # Exchanges, and tasks that continue after their request has ended.
         self._tasks: set[asyncio.Future[Any]] = set()
         self._waiting: defaultdict[_Place, set[Fetch]] = defaultdict(set)
+        most = settings.max_pieces_bytes
+        self.large = LargeBodies(self.engine, self.plan, most, self.invalidate_key, self._tasks)
 
     def _policy_for(self, value: Any) -> Any:
         if isinstance(value, Refusal):

@@ -31,6 +31,7 @@ from stampede_guard.http.uncacheable.marks import ENOUGH
 
 if TYPE_CHECKING:
     from stampede_guard.http.cache import Cache
+    from stampede_guard.http.large.bodies import BodySource
 
 __all__ = ["Fetch"]
 
@@ -39,8 +40,8 @@ class Fetch:
     """`live` delivers the exchange that this request may read as it comes: its own, or one that it waited for.
 
     `value` is what the flight got from this request's own exchange. `draft` is a response to be stored, without its
-    body, before it is complete. `failed` is its own exchange that returned an
-    error while others are served the stored response. `outdated`: a HEAD found that the stored response has
+    body, before it is complete. `failed` is its own exchange that returned an error while others are served the stored
+    response. `source` is the one that is stored in pieces. `outdated`: a HEAD found that the stored response has
     changed, and no waiter would ask for the new one.
     """
 
@@ -59,26 +60,22 @@ class Fetch:
         self.value: StoredResponse | None = None
         self.draft: StoredResponse | None = None
         self.failed: Exchange | None = None
+        self.source: BodySource | None = None
         self.refusal: str | None = None
         self.status = 0
         self.gone = incoming is None
-        self.collapsed = False
-        self.begun = False
+        self.collapsed = self.begun = self.handed_over = False
         self.is_evidence = self.is_sure = False
-        self.handed_over = False
         self.shared_fields: Fields = ()
         self.outdated = False
         self._in_background = incoming is None
-        self._incoming = incoming
-        self._send = send
+        self._incoming, self._send = incoming, send
         self._exchange: Exchange | None = None
-        self._personal = False
-        self._stands_in = False
+        self._personal = self._stands_in = False
         self._bypassed = bypassed
         self._before: VersionsBefore | None = None
         self._misplaced: StoredResponse | None = None
-        self._cache = cache
-        self._name = name
+        self._cache, self._name = cache, name
 
     @functools.cached_property
     def requester(self) -> Requester:
@@ -89,6 +86,8 @@ class Fetch:
     def leave(self) -> None:
         """The request has ended. Its tasks continue for others."""
         self.gone = True
+        if self.source is not None:
+            self.source.own.leave()
         exchange = self.live.result() if self.live.done() and not self.live.cancelled() else self.failed
         if exchange is not None and exchange.live and not self.collapsed and not exchange.complete:
             exchange.cancel()
@@ -118,21 +117,14 @@ class Fetch:
         """
         brought = await self._for_all(Refusals())
         for_another = brought.again if isinstance(brought, StoredResponse) else brought.is_for_another_to_ask
-        if self._is_fallback and for_another:
+        if is_beside(self.run) and for_another:
             raise OriginFailed("its answer is for nobody else")
         return brought
 
-    @property
-    def _is_fallback(self) -> bool:
-        return is_beside(self.run)
-
     async def _for_all(self, refusals: Refusals) -> StoredResponse | Refusal:
-        """See `refusals`. The same holds for a HEAD, for a condition or range that only its own client can use, and
-        for a request whose client left.
-        """
+        """See `refusals`. It also holds for a HEAD, for a condition or range of one client, and if its client left."""
         if self._stands_in and self.refusal is not None:
-            # This request has its response, which is not for the others. Otherwise the engine would let it ask for
-            # itself.
+            # It has a response that is not for the others. Otherwise the engine would let it ask for itself.
             return REFUSED
         if not self.collapsed and not (self.gone and not self._in_background):
             self.begun = True
@@ -241,7 +233,17 @@ class Fetch:
         if exchange.start.get("trailers"):
             return self._refuse(exchange, "stream")
         if exchange.length is not None and exchange.length > self._cache.settings.max_body_bytes:
-            return self._refuse(exchange, "too large", of_all=True)
+            asked = not (self._bypassed or is_beside(self.run))
+            large = (
+                await self._cache.large.begin(self._name, self.request, exchange, draft) if asked else None
+            )
+            if large is None:
+                return self._refuse(exchange, "too large", of_all=True)
+            # It is made for all processes from now on, and does not end with this request.
+            self._exchange, self.source = None, large.source
+            if self.gone:
+                large.source.own.leave()
+            return await self._kept(large.response)
         self._offer(exchange, draft, readers)
         if not await exchange.settled(
             within=self._cache.settings.stream_timeout if exchange.length is None else None
@@ -378,7 +380,7 @@ class Fetch:
         self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float
     ) -> StoredResponse | Refusal:
         """RFC 9111, 4.3.5."""
-        if old is not None and not old.part:
+        if old is not None and not old.part and old.pieces is None:
             verdict = head_verdict(old.response, head)
             if verdict == "update":
                 value = await self._kept(self._updated(old, head, requested_at))

@@ -293,8 +293,10 @@ def _keep(response: Response, directives: Directives, settings: Settings, *, var
 
 def replaces_errors(stored: StoredResponse, age: float, request: CacheRequest, settings: Settings) -> bool:
     """RFC 9111, 4.2.4, and RFC 5861, 4: whether it may be served in place of an error, although it is stale. By
-    default, a stored error does not replace a newer one.
+    default, a stored error does not replace a newer one. The pieces of a body may be gone by then.
     """
+    if stored.pieces is not None:
+        return False
     situation = stored.situation(age)
     default = 0.0 if stored.status in SERVER_ERRORS else settings.stale_if_error
     return not situation.always_validated and may_serve_on_error(situation, request.asking, default=default)

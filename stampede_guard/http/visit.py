@@ -22,6 +22,8 @@ from stampede_guard.http.cache import Cache
 from stampede_guard.http.direct import direct
 from stampede_guard.http.fetch import Fetch
 from stampede_guard.http.judging import SERVER_ERRORS, replaces_errors
+from stampede_guard.http.large.bodies import BodySource
+from stampede_guard.http.large.serving import answer_in_pieces, serve_in_pieces
 from stampede_guard.http.refusals import OriginFailed
 from stampede_guard.http.requests.exchange import BrokenOff, Exchange, Send
 from stampede_guard.http.requests.incoming import Incoming
@@ -50,6 +52,7 @@ class Visit:
         self._send = send
         self._let_through = False
         self._bypassed = False
+        self._is_broken = False
 
     async def answer(self, *, bypassed: bool) -> None:
         cache, request = self._cache, self._request
@@ -101,7 +104,7 @@ class Visit:
             return "stale"
         if found.stored is None:
             return "vary-miss" if found.varies else "uri-miss"
-        if not covers(found.stored, self._request):
+        if self._is_broken or not covers(found.stored, self._request):
             return "partial"
         return "request" if found.stored.situation(found.age).is_fresh else "stale"
 
@@ -138,7 +141,10 @@ class Visit:
         if self._cache.uncacheable.ripening_until:
             self._cache.uncacheable.hit(unquote(self._request.target.path))
         self._cache.tell(found, fresh=decision == "fresh")
-        await self._serve(stored, found.age, self._hit(found, stored, found.age))
+        status = self._hit(found, stored, found.age)
+        if stored.pieces is not None:
+            return await self._in_pieces(found.key, stored, found.age, status)
+        await self._serve(stored, found.age, status)
         return True
 
     async def _only_if_cached(self) -> None:
@@ -163,6 +169,17 @@ class Visit:
         response = answer(stored, self._request, age=age, now=self._cache.now())
         head = self._request.method == "HEAD"
         return send_response(self._send, response, status, self._cache.settings, head=head)
+
+    async def _in_pieces(
+        self, key: str, stored: StoredResponse, age: float, status: CacheStatus, own: BodySource | None = None
+    ) -> bool:
+        """Whether the request was answered. Otherwise a flight must replace the response."""
+        told = answer_in_pieces(stored, self._request, age=age, now=self._cache.now())
+        receive = self._incoming.begin() if own is None else None
+        large, settings = self._cache.large, self._cache.settings
+        answered = await serve_in_pieces(large, key, told, status, settings, receive, self._send, own)
+        self._is_broken = not answered
+        return answered
 
     # --- a flight ------------------------------------------------------------------------------
 
@@ -241,6 +258,8 @@ class Visit:
             ttl=_left(own, own.age) if stored else None,
             key=self._exposed(found),
         )
+        if own.pieces is not None:
+            return await self._in_pieces(found.key, own, own.age, status, fetch.source)
         await self._serve(own, own.age, status)
         return True
 
@@ -259,6 +278,8 @@ class Visit:
         if why != "request" and verdict(value.situation(age), request.asking) != "fresh":
             return False
         status = CacheStatus(forwarded=why, collapsed=True, key=self._exposed(found))
+        if value.pieces is not None:
+            return await self._in_pieces(found.key, value, age, status)
         await self._serve(value, age, status)
         return True
 

@@ -19,13 +19,13 @@ ROUTES = [CacheRoute("/*", ttl=60)]
 class Client:
     """Reads no faster than `ticket` is released; `ready` has all that it was sent."""
 
-    def __init__(self, fleet: Fleet, path: str = "/", *, tickets: int = 1_000_000) -> None:
+    def __init__(self, fleet: Fleet, path: str = "/", *, tickets: int = 1_000_000, process: int = 0) -> None:
         self.messages: list[Any] = []
         self.gone = asyncio.Event()
         self.ticket = asyncio.Semaphore(tickets)
         self._asked = False
         self.task = asyncio.ensure_future(
-            fleet.middlewares[0](scope_of("GET", path, []), self._receive, self._send)
+            fleet.middlewares[process](scope_of("GET", path, []), self._receive, self._send)
         )
 
     async def _receive(self) -> Any:

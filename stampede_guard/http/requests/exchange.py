@@ -44,11 +44,12 @@ class BodyPart(NamedTuple):
 class Exchange:
     """`error` is the exception of the application before its response was complete, or a `BrokenOff`.
 
-    `too_large`: the body is larger than `max_body_bytes`. `live`: from now on it belongs to one client. `shared`:
-    it was offered to several, because its length is known. `ours` are the conditions that the middleware added for
-    validation. `told_of_leaving`: the application knows that its client left, so it may stop in mid-body. `start`
-    is the first line from the application. `late` is an exception after its response was complete. `send` is its
-    own client's, for messages before the first line. `is_for_others` returns whether other requests wait for this
+    `too_large`: the body is larger than `max_body_bytes`. `live`: from now on it belongs to one client. `in_pieces`:
+    it is stored while it comes. `paced`: either of both, so the application waits for the one reader of its messages.
+    `shared`: it was offered to several, because its length is known. `ours` are the conditions that the middleware
+    added for validation. `told_of_leaving`: the application knows that its client left, so it may stop in mid-body.
+    `start` is the first line from the application. `late` is an exception after its response was complete. `send` is
+    its own client's, for messages before the first line. `is_for_others` returns whether other requests wait for this
     response.
     """
 
@@ -74,6 +75,8 @@ class Exchange:
         self.complete = False
         self.too_large = False
         self.live = False
+        self.in_pieces = False
+        self.paced = False
         self.shared = False
         self.told_of_leaving = False
         self.size = 0
@@ -125,7 +128,7 @@ class Exchange:
         message = await self._server()
         if message["type"] == "http.disconnect":
             # Its client has left. That concerns only this client if others wait for the same response.
-            while self._kept and not (self.live or self.complete or self._over) and self._is_for_others():
+            while self._kept and not (self.live or self.complete or self._over) and self._serves_others:
                 await self._change()
             self.told_of_leaving = True
         return message
@@ -176,16 +179,17 @@ class Exchange:
             raise RuntimeError("http.response.body was sent before http.response.start")
         if self.complete:
             return
-        if self.shared and self.length is not None and self.size + len(chunk) > self.length:
+        certain = self.shared or self.in_pieces
+        if certain and self.length is not None and self.size + len(chunk) > self.length:
             raise RuntimeError("more was sent than Content-Length says")
         self.size += len(chunk)
         self._parts.append(BodyPart(message, chunk))
-        if not self.live and self.size > self._max_body_bytes:
+        if not self.paced and self.size > self._max_body_bytes:
             self.too_large = True
         self.complete = not more
         self._tell()
         number = self._dropped + len(self._parts)
-        while (self.live or self.too_large) and self._sent < number and not self._gone:
+        while (self.paced or self.too_large) and self._sent < number and not self._gone:
             await self._change()
 
     def _mirror(self, original: MutableMapping[str, Any]) -> None:
@@ -242,6 +246,10 @@ class Exchange:
             await self._change()
 
     @property
+    def _serves_others(self) -> bool:
+        return self.in_pieces or self._is_for_others()
+
+    @property
     def _over(self) -> bool:
         return self.error is not None or self.task.done()
 
@@ -255,11 +263,11 @@ class Exchange:
                 sent += len(part.chunk)
                 yield part, sent
                 self._sent = max(self._sent, number)
-                if self.live:
+                if self.paced:
                     self._tell()
             # A shared response broke off. It is as small as announced, and the slowest reader has yet to read it.
-            if self.live and not self.shared and number > self._dropped:
-                # No reader needs the parts any more that its one client has. The application may continue.
+            if self.paced and not self.shared and number > self._dropped:
+                # No reader needs the parts any more that its one reader has. The application may continue.
                 del self._parts[: number - self._dropped]
                 self._dropped = number
                 self._tell()
@@ -274,9 +282,14 @@ class Exchange:
         self._kept = True
         self._tell()
 
+    def go_into_pieces(self) -> None:
+        """It is stored while it comes, at the pace of the store, and belongs to no client."""
+        self._kept = self.in_pieces = self.paced = True
+        self._tell()
+
     def go_live(self) -> None:
         """It will not be stored: it belongs to one client, at that client's pace."""
-        self.live = True
+        self.live = self.paced = True
         self._tell()
 
     @property

@@ -33,6 +33,7 @@ class MiddlewareOptions(TypedDict, total=False):
     name: str
     targets: Sequence[str | bytes]
     max_body_bytes: int
+    max_pieces_bytes: int
     max_request_bytes: int
     variants: int
     keep: Duration
@@ -63,6 +64,7 @@ class Settings:
     name: str = "stampede_guard"
     targets: tuple[bytes, ...] = (b"cdn-cache-control",)
     max_body_bytes: int = 4 * 1024 * 1024
+    max_pieces_bytes: int = 0
     max_request_bytes: int = 64 * 1024
     variants: int = 1024
     keep: float = 86_400.0
@@ -122,10 +124,17 @@ class Settings:
             raise Misuse(
                 f"name={self.name!r}: Cache-Status takes a token of 1 to 64 characters, such as 'edge'"
             )
-        for option, least in (("max_body_bytes", 1), ("max_request_bytes", 0), ("variants", 1)):
+        for option, least in (
+            ("max_body_bytes", 1), ("max_pieces_bytes", 0), ("max_request_bytes", 0), ("variants", 1),
+        ):  # fmt: skip
             value = getattr(self, option)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise Misuse(f"{option}={value!r}: it must be a whole number of at least {least}")
+        if 0 < self.max_pieces_bytes <= self.max_body_bytes:
+            raise Misuse(
+                f"max_pieces_bytes={self.max_pieces_bytes!r}: it must be 0 (off), or above max_body_bytes "
+                f"({self.max_body_bytes}), because smaller bodies are not stored in pieces"
+            )
         for option in ("heuristics", "cache_status", "anonymous_only"):
             if not isinstance(given := getattr(self, option), bool):
                 raise Misuse(f"{option}={given!r}: it must be True or False")

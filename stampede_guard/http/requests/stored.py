@@ -12,6 +12,7 @@ import msgspec
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.errors import Undecodable
+from stampede_guard.http.pieces.layout import PieceLayout
 from stampede_guard.http.requests.requester import IDENTITY_BYTES
 from stampede_guard.http.spec.directives import Directives
 from stampede_guard.http.spec.message import Fields, Response
@@ -36,6 +37,8 @@ __all__ = [
 _MAGIC = b"H1"
 _OF_PARTS = b"H2"
 """Versions of this library without `spans` would read one part in it, so they must not decode it."""
+_IN_PIECES = b"H3"
+"""Versions without `pieces` would serve an empty body."""
 _MAGIC_NOTE = b"S1"
 
 
@@ -54,6 +57,7 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     - `made_by`: the requester, if nobody may use the response without validation.
     - `search`: its rule for queries (`queries.rules`).
     - `tags`: names of the tags of its groups, without the namespace. `versions`: theirs before it was asked for.
+    - `pieces`: where its body is, if that is stored in pieces. Then `body` is empty and `keep` is 0.
     """
 
     status: int
@@ -77,6 +81,7 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     versions: tuple[bytes, ...] = ()
     spans: tuple[ByteSpan, ...] = ()
     search: str = ""
+    pieces: PieceLayout | None = None
 
     @property
     def response(self) -> Response:
@@ -175,7 +180,8 @@ class HttpCodec:
             return value.mark + b"".join(sorted(value.identities))
         if isinstance(value, SearchNote):
             return _MAGIC_NOTE + _encode(value)
-        return (_OF_PARTS if value.spans else _MAGIC) + _encode(value)
+        mark = _OF_PARTS if value.spans else _IN_PIECES if value.pieces is not None else _MAGIC
+        return mark + _encode(value)
 
     def decode(self, data: bytes) -> StoredResponse | SearchNote | Refusal:
         if not data:
@@ -185,7 +191,7 @@ class HttpCodec:
             places = range(0, len(told), IDENTITY_BYTES)
             identities = frozenset(told[place : place + IDENTITY_BYTES] for place in places)
             return Refusal(bytes(data[:2]), identities)
-        if data[:2] not in (_MAGIC, _OF_PARTS, _MAGIC_NOTE):
+        if data[:2] not in (_MAGIC, _OF_PARTS, _IN_PIECES, _MAGIC_NOTE):
             raise Undecodable("not a stored response of this version")
         try:
             if data[:2] == _MAGIC_NOTE:
