@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from stampede_guard.api.decorators.many import cached_many
     from stampede_guard.api.decorators.one import locked_cache
     from stampede_guard.api.defaults import configure
+    from stampede_guard.api.filllock import fill_lock
     from stampede_guard.api.guard import StampedeGuard
     from stampede_guard.api.results import MISSING, CallInfo, Missing
     from stampede_guard.engine.previous import UNCHANGED, Previous, previous
@@ -69,6 +70,7 @@ _HOMES = {
     "WaitTimeout": "errors",
     "cached_many": "api.bare",
     "configure": "api.defaults",
+    "fill_lock": "api.filllock",
     "locked_cache": "api.bare",
     "previous": "engine.previous",
     "purge": "http.operating.purging",
@@ -104,6 +106,7 @@ __all__ = [
     "cache_control",
     "cached_many",
     "configure",
+    "fill_lock",
     "locked_cache",
     "previous",
     "purge",

@@ -79,6 +79,22 @@ class Iterate:
 
 
 @dataclass(frozen=True)
+class Enclose:
+    """Puts a computation under a lock, with a second look in it.
+
+    `at` goes from the first statement of the look, over `test`, to `last`. Without `last`, the computation is the
+    branch (`body` or `orelse`) of the `if` at `test`; else it is what comes after `test`.
+    """
+
+    at: Span
+    test: Span
+    last: Span | None
+    branch: str
+    code: str
+    is_async: bool
+
+
+@dataclass(frozen=True)
 class Import:
     """Makes sure that `from module import name` exists; without a name, `import module`."""
 
@@ -86,7 +102,7 @@ class Import:
     name: str
 
 
-Edit = Replace | Tell | Delete | Unwrap | Decorate | Lower | Iterate | Import
+Edit = Replace | Tell | Delete | Unwrap | Decorate | Lower | Iterate | Enclose | Import
 
 
 class NoFix(Exception):
@@ -101,6 +117,8 @@ class FixPlan:
 
     edits: tuple[Edit, ...]
     reasons: tuple[str, ...] = field(default=())
+    # What to do instead if another file forbids this one: see `private` and `key`.
+    otherwise: FixPlan | None = None
     # A name that no other file may use, else there is no fix: how it is used would change.
     private: str = ""
     # A text of the replaced key that no other file may contain, else there is no fix: it may delete such keys.

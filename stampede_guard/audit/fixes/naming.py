@@ -1,4 +1,4 @@
-"""How a file would write `locked_cache`: by a guard or a name that it already has, else with an import."""
+"""How a file would write `locked_cache` or `fill_lock`: by a guard or a name that it has already, or with an import."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stampede_guard.audit.plan import Import
 from stampede_guard.audit.source.model import FunctionNode, Module
 
-_PACKAGE, _NAME = "stampede_guard", "locked_cache"
+_PACKAGE, _NAME, _FILLS = "stampede_guard", "locked_cache", "fill_lock"
 _GUARDS = ("stampede_guard.StampedeGuard", "stampede_guard.StampedeGuard.from_url")
 
 
@@ -31,6 +31,19 @@ def locked_cache(module: Module, function: FunctionNode) -> Name | None:
     if _is_taken(module):
         return None
     return Name(_NAME, (Import(_PACKAGE, _NAME),))
+
+
+def fill_lock(module: Module) -> Name | None:
+    """None if the name means something else in the file."""
+    for bound, meant in module.imports.items():
+        if meant == f"{_PACKAGE}.{_FILLS}":
+            return Name(bound, (Import(_PACKAGE, _FILLS),) if bound == _FILLS else ())
+        if meant == _PACKAGE:
+            return Name(f"{bound}.{_FILLS}")
+    local = {bound for function in module.functions for _n, names, _v in function.bindings for bound in names}
+    if _FILLS in {*module.imports, *_bound(module), *local}:
+        return None
+    return Name(_FILLS, (Import(_PACKAGE, _FILLS),))
 
 
 def means_module(module: Module, name: str) -> bool:

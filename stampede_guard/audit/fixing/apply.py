@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
+from stampede_guard.audit.fixing.enclosing import CannotEnclose, enclosed
 from stampede_guard.audit.fixing.imports import with_import, without_unused
 from stampede_guard.audit.plan import (
     Decorate,
     Delete,
     Edit,
+    Enclose,
     FixPlan,
     Import,
     Iterate,
@@ -44,7 +46,10 @@ def apply(source: str, plans: Sequence[FixPlan], *, keeps: Callable[[str], bool]
     edits = [edit for plan in plans for edit in plan.edits]
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
     editor = _Editor(source, [edit for edit in edits if not isinstance(edit, Import)])
-    changed = wrapper.visit(editor)
+    try:
+        changed = wrapper.visit(editor)
+    except CannotEnclose as error:
+        raise CannotApply(str(error)) from error
     if editor.left:
         raise CannotApply("the place to change was not found again")
     for edit in edits:
@@ -64,6 +69,7 @@ class _Editor(cst.CSTTransformer):
         self._statements = {
             self._start(e.at): e for e in self.left if isinstance(e, Delete | Unwrap | Decorate)
         }
+        self._enclosed = {self._start(e.at): e for e in self.left if isinstance(e, Enclose)}
         self._lowered = {self._at(e.at): e for e in self.left if isinstance(e, Lower)}
         self._loops = {self._at(e.over): e for e in self.left if isinstance(e, Iterate)}
 
@@ -148,10 +154,20 @@ class _Editor(cst.CSTTransformer):
             return updated_node
         return updated_node.with_changes(body=body, footer=[*rest, *updated_node.footer])
 
+    def _numbers(self, places: list[tuple[int, int]], edit: Enclose) -> tuple[int, int, int | None]:
+        """The statements of the edit, by their place in the block: the first one, the test, the last one."""
+        first, test = places.index(self._start(edit.at)), places.index(self._start(edit.test))
+        return first, test, None if edit.last is None else places.index(self._start(edit.last))
+
     def _block(
         self, original: _Block, updated: _Block
     ) -> tuple[list[_Statement] | None, list[cst.EmptyLine]]:
         """The statements that stay, and the comments after the last removed ones. None: nothing changes."""
+        around = next((e for s in original.body if (e := self._enclosed.get(self._place(s)[:2]))), None)
+        if around is not None:
+            self.left.discard(around)
+            places = [self._place(statement)[:2] for statement in original.body]
+            return enclosed(updated, self._numbers(places, around), around), []
         wanted = [self._statements.get(self._place(statement)[:2]) for statement in original.body]
         if not any(isinstance(edit, Delete | Unwrap) for edit in wanted):
             return None, []

@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 import io
 import os
-import re
 import stat
 import tempfile
 import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from stampede_guard.audit.files.elsewhere import forbidden, needed_elsewhere
 from stampede_guard.audit.files.reading import Unreadable, read
 from stampede_guard.audit.files.suppressions import Suppressions
 from stampede_guard.audit.finding import Finding
@@ -163,64 +162,26 @@ def _built(path: str, source: str) -> Module:
 
 def _attempt(path: str, source: str, plans: list[FixPlan], files: list[str]) -> str:
     """The text with these plans applied, if each of them removed its finding."""
-    for plan in plans:
-        if plan.private and _used_elsewhere(path, plan.private, files):
-            raise Unfixable(f"another file uses {plan.private}")
-        if plan.key and _is_said_elsewhere(path, plan.key, files):
-            raise Unfixable(f"another file uses keys with {plan.key!r}: it would not see the new entries")
-    changed = apply(source, plans, keeps=lambda name: _needed_elsewhere(path, name, files))
+    plans = [_allowed(path, plan, files) for plan in plans]
+    changed = apply(source, plans, keeps=lambda name: needed_elsewhere(path, name, files))
     if len(list(_plans(path, changed))) >= len(list(_plans(path, source))) and not _is_order(plans):
         raise Unfixable("the finding would remain")
     return changed
 
 
+def _allowed(path: str, plan: FixPlan, files: list[str]) -> FixPlan:
+    """The plan, or the other one if another file forbids it. Raises Unfixable if that has to be refused."""
+    why = forbidden(path, private=plan.private, key=plan.key, files=files)
+    if why and plan.otherwise is not None:
+        return plan.otherwise
+    if why:
+        raise Unfixable(why)
+    return plan
+
+
 def _is_order(plans: list[FixPlan]) -> bool:
     """After a decorator has moved, the next decorator may be reported. Then the number of findings proves nothing."""
     return any(isinstance(edit, Lower) for plan in plans for edit in plan.edits)
-
-
-def _is_said_elsewhere(path: str, text: str, files: list[str]) -> bool:
-    """Whether another file contains the text of a key."""
-    for other in files:
-        if os.path.realpath(other) != os.path.realpath(path):
-            try:
-                if text.encode() in read(other):
-                    return True
-            except Unreadable:
-                continue
-    return False
-
-
-def _used_elsewhere(path: str, name: str, files: list[str]) -> bool:
-    """Whether another file imports the name, or reads it as an attribute."""
-    attribute = re.compile(rf"\.{re.escape(name)}\b".encode())
-    for other in files:
-        if os.path.realpath(other) != os.path.realpath(path):
-            try:
-                if attribute.search(read(other)):
-                    return True
-            except Unreadable:
-                continue
-    return Path(path).stem != "__init__" and _needed_elsewhere(path, name, files)
-
-
-def _needed_elsewhere(path: str, name: str, files: list[str]) -> bool:
-    """Whether another file imports the name from this one. The names of a package are always for other files."""
-    stem = Path(path).stem
-    if stem == "__init__":
-        return True
-    pattern = re.compile(
-        rf"from\s+[\w.]*\b{re.escape(stem)}\s+import\s+(?:\([^)]*\b{re.escape(name)}\b|[^\n(]*\b{re.escape(name)}\b)".encode()
-    )
-    for other in files:
-        if os.path.realpath(other) != os.path.realpath(path):
-            try:
-                data = read(other)
-            except Unreadable:
-                continue
-            if stem.encode() in data and pattern.search(data):
-                return True
-    return False
 
 
 # ------------------------------------------------------------------------------------------------ bytes and files

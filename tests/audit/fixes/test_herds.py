@@ -68,6 +68,16 @@ HERDS: list[tuple[str, str, tuple[Any, ...]]] = [
     ("SG201-unsafe-threads", "count", (7,)),
     ("SG203-unsafe-decorator", "rates", (7,)),
 ]
+# They keep their own cache. The number of computations afterwards, and the client.
+ENCLOSED: list[tuple[str, str, tuple[Any, ...], int, str]] = [
+    ("SG201-unsafe-around", "counted", (7,), 1, "redis"),
+    ("SG201-unsafe-around", "guarded", (7,), 1, "redis"),
+    ("SG201-unsafe-around", "forgotten", (7,), 1, "redis"),
+    ("SG201-unsafe-around", "as_long_as_told", (7, 60), 1, "redis"),
+    ("SG201-unsafe-around", "pages", (7,), 2, "plain"),
+    ("SG201-unsafe-around", "orders.open", (7,), 1, "plain"),
+    ("SG203-unsafe-around_a_prefix", "rates", (7,), 1, "redis"),
+]
 MEMOS = [("SG107-unsafe-coroutines", "settings", ("a",)), ("SG107-unsafe-coroutines", "limits", ())]
 ROUTES = ["SG109-safe-ours", "SG109-unsafe-theirs"]
 FALSY = [
@@ -150,6 +160,37 @@ async def test_what_everybody_computed_is_computed_once(
     crowded = await herd(cured, args=arguments, callers=CALLERS, workers=WORKERS)
     assert (crowded.computations, len(computing.calls)) == (1, 1)
     assert [repr(answer) for answer in crowded.values] == [repr(answers[0])] * CALLERS
+
+
+async def everything(client: Any) -> dict[bytes, tuple[bytes, bool]]:
+    """What a client's server stores: each key with its bytes, and whether it ends."""
+    kept = {}
+    keys = client.keys()
+    for key in await keys if asyncio.iscoroutine(keys) else keys:
+        asked = client.get(key), client.ttl(key)
+        value, ttl = await asyncio.gather(*asked) if asyncio.iscoroutine(asked[0]) else asked
+        kept[key] = value, ttl > 0
+    return kept
+
+
+@pytest.mark.parametrize(("case", "function", "arguments", "computations", "client"), ENCLOSED, ids=titled)
+async def test_a_lock_around_it_changes_nothing_but_the_number_of_computations(
+    load: Load, case: str, function: str, arguments: tuple[Any, ...], computations: int, client: str
+) -> None:
+    seen = []
+    for when in ("before", "after"):
+        module = load(case, when)
+        answers = await crowd(asked(attrgetter(function)(module), arguments))
+        if when == "after":
+            assert len(computing.calls) == computations
+        else:
+            assert len(computing.calls) > computations
+        computing.calls.clear()
+        answers.append(await asked(attrgetter(function)(module), arguments)())
+        assert computing.calls == []
+        seen.append((answers, await everything(getattr(module, client))))
+    assert seen[0] == seen[1]
+    assert len(seen[0][1]) == computations
 
 
 async def test_objects_keep_their_own_entries_and_a_property_is_computed_once(load: Load) -> None:

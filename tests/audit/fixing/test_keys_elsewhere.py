@@ -22,15 +22,25 @@ def sales(shop):
 """
 
 
+DELETED = 'cache.delete("shop-sales:%d" % shop.id)\n'
+
+
 @pytest.mark.parametrize(
-    ("other", "refused"),
-    [('cache.delete("shop-sales:%d" % shop.id)\n', 1), ('cache.delete("shop-orders:%d" % shop.id)\n', 0)],
+    ("before", "other", "written", "refused"),
+    [
+        (SALES, 'cache.delete("shop-orders:%d" % shop.id)\n', b"@locked_cache", 0),
+        (SALES, DELETED, b"with fill_lock", 0),
+        (SALES + b"\n\nfill_lock = None\n", DELETED, b"", 1),
+    ],
 )
-def test_a_key_that_another_file_names_is_left_alone(tmp_path: Path, other: str, refused: int) -> None:
+def test_a_key_that_another_file_names_stays(
+    tmp_path: Path, before: bytes, other: str, written: bytes, refused: int
+) -> None:
     path, second = tmp_path / "sales.py", tmp_path / "signals.py"
-    path.write_bytes(SALES)
+    path.write_bytes(before)
     second.write_text(other)
-    wanted = {(finding.code, finding.function) for finding in audit_source(str(path), SALES).findings}
-    made = fixed(str(path), SALES, wanted, unsafe=True, files=[str(path), str(second)])
-    assert len(made.refused) == refused and (made.after == SALES) == bool(refused)
+    wanted = {(finding.code, finding.function) for finding in audit_source(str(path), before).findings}
+    made = fixed(str(path), before, wanted, unsafe=True, files=[str(path), str(second)])
+    assert len(made.refused) == refused and (made.after == before) == bool(refused)
+    assert written in made.after
     assert all("another file uses keys with 'shop-sales:'" in reason for *_key, reason in made.refused)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.caching.cost import cost
 from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
+from stampede_guard.audit.fixes.around import or_by_fill_lock
 from stampede_guard.audit.fixes.handwritten import by_decorator
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
@@ -36,7 +37,7 @@ RULE = Rule(
     hints=(STORES,),
     near=lambda text: text.traces.may_fill,
     check=check,
-    fix=by_decorator,
+    fix=or_by_fill_lock(by_decorator),
     fixes=("unsafe",),
     documentation=Documentation(
         what="A function reads a key, tests for a miss, computes, and stores under the same key. A second "
@@ -50,11 +51,12 @@ RULE = Rule(
         "(a job that is scheduled once).",
         sure="High if the object is known to be a cache; medium if only the key or a TTL suggests it. "
         "Counters, flags, read-modify-write and values that were passed in are left out.",
-        fix="Unsafe: the function keeps its computation and gets `@locked_cache`. If its key consists of "
-        "constants and parameters, the other parameters become `unkeyed`. Otherwise, and for methods, "
-        "the key stays as it was: `key=lambda self, day: ...`. The function must consist of get, test, "
-        "computation, set and return. You must find other code that reads or deletes those keys. None if "
-        "a file of the run names such keys, if the same file deletes or expires keys with that client, "
-        "if each object is given a cache of its own, and none for all other functions.",
+        fix="Unsafe: if the function consists of get, test, computation, set and return, it keeps its computation and "
+        "gets `@locked_cache`. If its key consists of constants and parameters, the other parameters become "
+        "`unkeyed`. Otherwise, and for methods, the key stays as it was: `key=lambda self, day: ...`. You must find "
+        "other code that reads or deletes those keys. In other functions, and if a file of the run names, deletes or "
+        "expires such keys, `with fill_lock(...)` and a second look enclose the computation and the set. Cache, key, "
+        "lifetime and format stay; only callers of one process share. None if the look may not run twice or is "
+        "sometimes left out, if a task or a pipeline stores, or if there is a lock already.",
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.fills import fills
+from stampede_guard.audit.fixes.around import or_by_fill_lock
 from stampede_guard.audit.fixes.handwritten import of_the_definition
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
@@ -37,7 +38,7 @@ RULE = Rule(
     hints=(STORES,),
     near=lambda text: text.traces.may_fill,
     check=check,
-    fix=of_the_definition,
+    fix=or_by_fill_lock(of_the_definition),
     fixes=("unsafe",),
     documentation=Documentation(
         what="A decorator of the project wraps functions in get, compute, set, without a lock.",
@@ -52,6 +53,7 @@ RULE = Rule(
         sure="High if the object is known to be a cache, else medium.",
         fix="Unsafe: the inner wrapper is removed, and the decorator returns "
         "`locked_cache(ttl=...)(function)`. This fixes all its uses at once. Their keys change, and "
-        "every parameter must be a valid key part.",
+        "every parameter must be a valid key part. If the decorator does more than that, or has parameters of its "
+        "own, `with fill_lock(...)` and a second look enclose the computation in the wrapper, as for SG201.",
     ),
 )

@@ -3,6 +3,8 @@ import json
 
 from fakeredis import FakeAsyncRedis
 
+from tests.audit.computing import compute
+
 redis = FakeAsyncRedis()
 
 
@@ -21,3 +23,8 @@ def cached(expire: int, prefix: str):
         return wrapper
 
     return decorate
+
+
+@cached(60, "rates")
+async def rates(day: int) -> int:
+    return await compute(day)

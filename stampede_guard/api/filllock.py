@@ -1,0 +1,141 @@
+"""`fill_lock`: of the callers that miss in one process, one fills the cache alone, and the others wait for it.
+
+    report = cache.get(key)
+    if report is None:
+        with fill_lock("report", key):      # `async with` in a coroutine
+            report = cache.get(key)         # the second look: the first caller has stored it
+            if report is None:
+                report = compute()
+                cache.set(key, report, 300)
+
+It is for code that must keep its own cache, key and format. It needs no store, and no configuration. It fails open: it
+can delay a caller, and never refuses one. When the first caller leaves, with an answer or with an error, all that wait
+go on at once, as they would have done without it. So it is no mutex.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Hashable
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from types import TracebackType
+from typing import Any
+
+from stampede_guard.durations import Duration, advice, seconds
+from stampede_guard.errors import PolicyError
+from stampede_guard.values.forks import in_children
+
+__all__ = ["DEFAULT_WAIT", "FillLock", "fill_lock"]
+
+DEFAULT_WAIT = 10.0
+
+_Place = tuple[int, "asyncio.Task[Any] | None"]
+
+
+class _First:
+    """The caller that fills. `gone` gets its result when that caller leaves."""
+
+    def __init__(self, place: _Place) -> None:
+        self.place = place
+        self.gone: Future[None] = Future()
+        self.gone.set_running_or_notify_cancel()  # no waiter can cancel it
+
+
+_lock = threading.Lock()
+_inside: dict[Hashable, _First] = {}
+
+
+def fill_lock(*key: object, wait: Duration = DEFAULT_WAIT) -> FillLock:
+    """`with fill_lock("report", day):`, and `async with` in a coroutine of asyncio. Callers with equal keys share one.
+
+    `wait`: seconds that a caller waits for the first one; then it goes on. It never waits for itself, nor in plain code
+    that blocks an event loop. It covers the threads and event loops of one process; for a fleet, use
+    `guard.get_or_compute`. Raises `PolicyError` for a `wait` that is no duration.
+    """
+    longest = seconds(wait)
+    if isinstance(longest, bool) or not isinstance(longest, int | float) or not 0 <= longest < float("inf"):
+        raise PolicyError("wait", wait, f"write 0 or more seconds{advice(wait)}")
+    return FillLock(tuple(map(_hashable, key)), float(longest))
+
+
+class FillLock:
+    """Made by `fill_lock`, for one `with`."""
+
+    def __init__(self, key: Hashable, longest: float) -> None:
+        self._key = key
+        self._longest = longest
+        self._mine: _First | None = None
+
+    def __enter__(self) -> None:
+        here = threading.get_ident(), _task()
+        first = self._enter(here)
+        # A wait would stop the event loop, which the first caller may need.
+        if first is not None and not _runs_a_loop():
+            wait_for([first.gone], self._longest)
+            self._follow(first, here)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._mine is not None:
+            _leave(self._key, self._mine)
+
+    async def __aenter__(self) -> None:
+        here = threading.get_ident(), _task()
+        first = self._enter(here)
+        if first is not None and _runs_a_loop():
+            await asyncio.wait({asyncio.wrap_future(first.gone)}, timeout=self._longest)
+            self._follow(first, here)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    def _enter(self, here: _Place) -> _First | None:
+        """The caller to wait for; None: this caller is the first one, or runs inside its own fill."""
+        with _lock:
+            first = _inside.get(self._key)
+            if first is None:
+                self._mine = _inside[self._key] = _First(here)
+                return None
+            return None if first.place == here else first
+
+    def _follow(self, first: _First, here: _Place) -> None:
+        """After a wait in vain, later callers wait for this caller: the first one may hang."""
+        with _lock:
+            if _inside.get(self._key) is first:
+                self._mine = _inside[self._key] = _First(here)
+
+
+def _leave(key: Hashable, first: _First) -> None:
+    with _lock:
+        if _inside.get(key) is first:
+            del _inside[key]
+    first.gone.set_result(None)
+
+
+def _task() -> asyncio.Task[Any] | None:
+    return asyncio.current_task() if _runs_a_loop() else None
+
+
+def _runs_a_loop() -> bool:
+    return asyncio._get_running_loop() is not None
+
+
+def _hashable(part: object) -> Hashable:
+    try:
+        hash(part)
+    except TypeError:
+        return repr(part)
+    return part
+
+
+@in_children
+def _forget() -> None:
+    """The callers inside are threads of the parent."""
+    global _lock
+    _lock = threading.Lock()
+    _inside.clear()

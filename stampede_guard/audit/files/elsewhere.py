@@ -1,0 +1,62 @@
+"""What other files of the run say of a name or a key that a fix would change."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from stampede_guard.audit.files.reading import Unreadable, read
+
+
+def forbidden(path: str, *, private: str, key: str, files: list[str]) -> str:
+    """Why a fix of one file must not be made: another file uses the private name, or the text of the key."""
+    if private and _used_elsewhere(path, private, files):
+        return f"another file uses {private}"
+    if key and _is_said_elsewhere(path, key, files):
+        return f"another file uses keys with {key!r}: it would not see the new entries"
+    return ""
+
+
+def _is_said_elsewhere(path: str, text: str, files: list[str]) -> bool:
+    """Whether another file contains the text of a key."""
+    for other in files:
+        if os.path.realpath(other) != os.path.realpath(path):
+            try:
+                if text.encode() in read(other):
+                    return True
+            except Unreadable:
+                continue
+    return False
+
+
+def _used_elsewhere(path: str, name: str, files: list[str]) -> bool:
+    """Whether another file imports the name, or reads it as an attribute."""
+    attribute = re.compile(rf"\.{re.escape(name)}\b".encode())
+    for other in files:
+        if os.path.realpath(other) != os.path.realpath(path):
+            try:
+                if attribute.search(read(other)):
+                    return True
+            except Unreadable:
+                continue
+    return Path(path).stem != "__init__" and needed_elsewhere(path, name, files)
+
+
+def needed_elsewhere(path: str, name: str, files: list[str]) -> bool:
+    """Whether another file imports the name from this one. The names of a package are always for other files."""
+    stem = Path(path).stem
+    if stem == "__init__":
+        return True
+    pattern = re.compile(
+        rf"from\s+[\w.]*\b{re.escape(stem)}\s+import\s+(?:\([^)]*\b{re.escape(name)}\b|[^\n(]*\b{re.escape(name)}\b)".encode()
+    )
+    for other in files:
+        if os.path.realpath(other) != os.path.realpath(path):
+            try:
+                data = read(other)
+            except Unreadable:
+                continue
+            if stem.encode() in data and pattern.search(data):
+                return True
+    return False

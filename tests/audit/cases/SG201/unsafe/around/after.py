@@ -1,0 +1,124 @@
+import json
+import logging
+
+from fakeredis import FakeAsyncRedis, FakeRedis
+from stampede_guard import fill_lock
+
+from tests.audit.computing import compute, compute_in_a_thread
+
+redis = FakeAsyncRedis()
+plain = FakeRedis()
+log = logging.getLogger(__name__)
+
+
+async def counted(day: int) -> int:
+    cached = await redis.get(f"orders:{day}")
+    if cached is not None:
+        print("a hit")
+        # the shop reads these bytes, too
+        return int(cached)
+    async with fill_lock("counted", f"orders:{day}"):
+        cached = await redis.get(f"orders:{day}")
+        if cached is not None:
+            print("a hit")
+            return int(cached)
+        value = await compute()
+        await redis.setex(f"orders:{day}", 60, value)
+    return value
+
+
+async def guarded(day: int) -> int:
+    key = f"guarded:{day}"
+    try:
+        cached = await redis.get(key)
+    except ConnectionError:
+        cached = None
+    if cached is not None:
+        return int(cached)
+
+    async with fill_lock("guarded", key):
+        try:
+            cached = await redis.get(key)
+        except ConnectionError:
+            cached = None
+        if cached is not None:
+            return int(cached)
+        # for everybody
+        value = await compute()
+        await redis.setex(key, 60, value)
+    log.info("stored")
+    return value
+
+
+async def forgotten(day: int) -> str:
+    if (cached := await redis.get(f"day:{day}")) is not None:
+        return json.loads(cached)
+    async with fill_lock("forgotten", f"day:{day}"):
+        if (cached := await redis.get(f"day:{day}")) is not None:
+            return json.loads(cached)
+        value = str(await compute())
+        await redis.setex(f"day:{day}", 60, json.dumps(value))
+    return value
+
+
+async def forget(day: int) -> None:
+    await redis.delete(f"day:{day}")
+
+
+async def as_long_as_told(day: int, seconds: int) -> int:
+    cached = await redis.get(f"told:{day}")
+    known = int(cached) if cached else None
+    if known is not None:
+        value = known
+    else:
+        async with fill_lock("as_long_as_told", f"told:{day}"):
+            cached = await redis.get(f"told:{day}")
+            known = int(cached) if cached else None
+            if known is not None:
+                value = known
+            else:
+                value = await compute(day)
+                if value:
+                    await redis.set(f"told:{day}", value, ex=seconds)
+    return value
+
+
+def pages(day: int) -> list[int]:
+    orders = plain.get(f"page:orders:{day}")
+    if not orders:
+        with fill_lock("pages", f"page:orders:{day}"):
+            orders = plain.get(f"page:orders:{day}")
+            if not orders:
+                try:
+                    orders = compute_in_a_thread(day)
+                except OSError:
+                    return []
+                plain.set(f"page:orders:{day}", orders, ex=60)
+    returns = plain.get(f"page:returns:{day}")
+    if not returns:
+        with fill_lock("pages", f"page:returns:{day}"):
+            returns = plain.get(f"page:returns:{day}")
+            if not returns:
+                returns = compute_in_a_thread(day)
+                plain.set(f"page:returns:{day}", returns, ex=60)
+    return [int(orders), int(returns)]
+
+
+class Orders:
+    def __init__(self, cache: FakeRedis) -> None:
+        self.cache = cache
+
+    def open(self, day: int) -> int:
+        known = self.cache.get(f"open:{day}")
+        if known is not None:
+            return int(known)
+        with fill_lock("Orders.open", f"open:{day}"):
+            known = self.cache.get(f"open:{day}")
+            if known is not None:
+                return int(known)
+            found = compute_in_a_thread(day)
+            self.cache.set(f"open:{day}", found, 60)
+        return found
+
+
+orders = Orders(plain)
