@@ -100,7 +100,7 @@ def _keys(fill: Fill) -> list[ast.expr]:
     if not isinstance(call, ast.Call):
         return list(fill.read.key)
     own = fill.function.parameters | {name for _n, names, _v in fill.function.bindings for name in names}
-    more = [given for given in call.args if isinstance(given, ast.Name) and given.id in own]
+    more: list[ast.expr] = [given for given in call.args if isinstance(given, ast.Name) and given.id in own]
     more += [keyword.value for keyword in call.keywords if keyword.arg in _PARTS]
     return [*fill.read.key, *(part for part in more if part not in fill.read.key)]
 
