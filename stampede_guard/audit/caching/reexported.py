@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,8 +16,8 @@ from functools import lru_cache
 
 from stampede_guard.audit.caching.imported import built, follow
 from stampede_guard.audit.source.decorations import Decoration, decorations
-from stampede_guard.audit.source.model import Module
-from stampede_guard.audit.source.origins import origin
+from stampede_guard.audit.source.model import Function, Module
+from stampede_guard.audit.source.origins import annotated, origin
 from stampede_guard.audit.source.words import path
 
 # Words of a file that may decorate with such a name.
@@ -31,6 +32,7 @@ HINTS = (
     b"cached as ",
 )
 
+_NAMES_A_STORE = re.compile(r"redis|cache|memc|valkey|client", re.IGNORECASE)
 _HOPS = 4  # files between the decorator and the library
 _OWN_CALL = frozenset(("__call__", "decorator", "__new__"))
 _LIBRARIES = ("aiocache", "cashews", "django")
@@ -53,6 +55,61 @@ def is_reexported(module: Module, call: ast.Call | None) -> bool:
 def library_name(module: Module, node: ast.expr) -> str:
     """The qualified name of an expression that another file of the project imports from a library, else ""."""
     return _follow(module, path(node))
+
+
+def made_elsewhere(module: Module, made: str) -> str:
+    """The constructor of an object that a file of the project makes: `shop.stores.redis_client`,
+    `shop.stores.get_client()` -> "redis.Redis()".
+    """
+    name = made.removesuffix("()")
+    root = name.lstrip(".").partition(".")[0]
+    if (
+        not name
+        or not _NAMES_A_STORE.search(name)
+        or root not in _roots(module)
+        or root in sys.stdlib_module_names
+    ):
+        return ""
+    owner, _dot, last = name.rpartition(".")
+    for _ in range(_HOPS):
+        place = follow(module, module.path, owner)
+        if place is None:
+            return ""
+        known = _makers(place, os.stat(place).st_mtime_ns).get(last, "")
+        if known.endswith("()") or not known:
+            return known
+        owner, _dot, last = known.rpartition(".")
+    return ""
+
+
+def _roots(module: Module) -> set[str]:
+    known: set[str] | None = module.memo.get("roots")
+    if known is None:
+        known = {name.lstrip(".").partition(".")[0] for name in module.imports.values()}
+        module.memo["roots"] = known
+    return known
+
+
+@lru_cache(maxsize=256)
+def _makers(place: str, changed: int) -> dict[str, str]:
+    """The names of a file that hold a client, and the functions that return one."""
+    module = built(place)
+    if module is None:
+        return {}
+    found = dict(_exports(place, changed))
+    for function in module.functions:
+        if function.cls is None and function.outer is None and _NAMES_A_STORE.search(function.name):
+            found[function.name] = "" if function.is_async else _returned(module, function)
+    return found
+
+
+def _returned(module: Module, function: Function) -> str:
+    said = annotated(module, function.node.returns)
+    if said:
+        return f"{said}()"
+    ends = [node.value for node in ast.walk(function.node) if isinstance(node, ast.Return) and node.value]
+    made = {origin(module, value, function) for value in ends}
+    return made.pop() if len(made) == 1 else ""
 
 
 def _is_of(name: str, library: str) -> bool:

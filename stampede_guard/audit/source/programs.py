@@ -13,6 +13,7 @@ from stampede_guard.audit.source.words import last, path
 # Programs that people start.
 _FOLDERS = re.compile(r"(?:^|/)(?:management/commands|scripts|migrations|alembic)/")
 _TASKS = frozenset("task shared_task periodic_task actor db_task db_periodic_task job cron".split())
+_QUEUES = ("enqueue", "enqueue_call", "enqueue_in", "enqueue_at")
 _WEB = re.compile(
     r"^\s*(?:from|import)\s+(?:fastapi|starlette|flask|quart|sanic|litestar|django|aiohttp\.web)\b", re.M
 )
@@ -34,7 +35,7 @@ def _is_command(function: Function) -> bool:
 
 def _alone(module: Module) -> set[Function]:
     """Tasks, what `__main__` starts, and functions of this file that only those call."""
-    found = {function for function in module.functions if _is_task(function)}
+    found = {function for function in module.functions if _is_task(function)} | _enqueued(module)
     if "__main__" in module.source and _WEB.search(module.source) is None:
         found |= _started_by_main(module)
     for _ in range(len(module.functions)):
@@ -52,6 +53,19 @@ def _is_task(function: Function) -> bool:
     )
 
 
+def _enqueued(module: Module) -> set[Function]:
+    """`queue.enqueue(scan, ...)`: a worker of the queue runs the function."""
+    if "enqueue" not in module.source:
+        return set()
+    given = [node for call in module.calls_of(*_QUEUES) for node in call.args[:2]]
+    return {
+        function
+        for node in given
+        if isinstance(node, ast.Name)
+        for function in module.functions_named(node.id)
+    }
+
+
 def _started_by_main(module: Module) -> set[Function]:
     calls = [call for call in module.calls_outside if is_main(module, call)]
     names = {name.id for call in calls for name in ast.walk(call) if isinstance(name, ast.Name)}
@@ -61,7 +75,8 @@ def _started_by_main(module: Module) -> set[Function]:
 def _called(module: Module, callers: set[Function]) -> set[Function]:
     return {
         callee
-        for function in callers
+        for function in module.functions
+        if any(scope in callers for scope in function.chain())
         for call in function.calls
         if (callee := module.callee(call, function)) is not None
     }
@@ -70,4 +85,5 @@ def _called(module: Module, callers: set[Function]) -> set[Function]:
 def _only_from(module: Module, function: Function, callers: set[Function]) -> bool:
     if any(is_route(decorator) for decorator in function.node.decorator_list):
         return False
-    return all(module.owners.get(call) in callers for call in module.uses(function))
+    users = [module.owners.get(call) for call in module.uses(function)]
+    return all(user is not None and any(scope in callers for scope in user.chain()) for user in users)

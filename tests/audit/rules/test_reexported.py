@@ -106,3 +106,30 @@ def test_an_imported_effect_is_followed(tmp_path: Path, body: str, codes: list[s
     tables = f"async def init_db(app):\n    await app.execute('{body}')\n"
     project(tmp_path / "shop", tables=tables, main=main)
     assert [finding.code for finding in found(tmp_path / "shop" / "main.py")] == codes
+
+
+@pytest.mark.parametrize(
+    ("importing", "used", "codes"),
+    [
+        ("from shop.stores import redis_client", "redis_client.get('a')", ["SG404"]),
+        ("from shop.stores import redis_client as kept", "kept.get('a')", ["SG404"]),
+        ("from .stores import redis_client", "redis_client.get('a')", ["SG404"]),
+        ("from shop import redis_client", "redis_client.get('a')", ["SG404"]),
+        ("from shop.stores import get_redis", "get_redis().get('a')", ["SG404"]),
+        ("from shop.stores import other_redis", "await other_redis.get('a')", []),
+        ("from shop.stores import other_redis", "other_redis.get('a')", []),
+        ("from shop.stores import redis_key", "redis_key.strip()", []),
+    ],
+)
+def test_a_synchronous_client_of_another_file_blocks_a_coroutine(
+    tmp_path: Path, importing: str, used: str, codes: list[str]
+) -> None:
+    project(
+        tmp_path / "shop",
+        stores="import redis\nimport redis.asyncio as later\nredis_client = redis.Redis(host='a')\n"
+        "other_redis = later.Redis()\nredis_key = 'rates'\n"
+        "def get_redis():\n    return redis_client\n",
+        views=f"{importing}\n\nasync def rates():\n    return {used}\n",
+    )
+    (tmp_path / "shop" / "__init__.py").write_text("from .stores import redis_client\n", "utf-8")
+    assert [finding.code for finding in found(tmp_path / "shop" / "views.py")] == codes

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from stampede_guard.audit.caching.reexported import made_elsewhere
 from stampede_guard.audit.fixes.blocking import gives_way
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Function, Module
@@ -17,6 +18,10 @@ _SYNC = re.compile(
     r"^(?:redis\.(?:client\.|cluster\.|sentinel\.)?(?:Strict)?(?:Redis|RedisCluster|from_url|Redis\.from_url)|"
     r"valkey\.(?:Valkey|from_url)|pymemcache\.\S*Client|memcache\.Client|pylibmc\.Client|"
     r"django_redis\.get_redis_connection)\(\)$|^redis\.(?:client\.)?Redis$"
+)
+# `from shop.stores import redis_client`: the client's name, or that of its file, says what it is.
+_FROM_THE_PROJECT = re.compile(
+    rb"import[^\n]*(?:redis|cache|memcache|valkey)|from [\w.]*(?:redis|cache)", re.IGNORECASE
 )
 _CALLS = re.compile(
     r"^(?:requests\.(?:get|post|put|delete|patch|head|request)|urllib\.request\.urlopen|time\.sleep)$"
@@ -53,7 +58,7 @@ def _blocks(module: Module, call: ast.Call, function: Function) -> str:
         return name
     if isinstance(call.func, ast.Attribute) and call.func.attr not in _QUICK:
         made = origin(module, call.func.value, function)
-        if _SYNC.match(made):
+        if _SYNC.match(made) or _SYNC.match(made_elsewhere(module, made)):
             return f"the synchronous client {path(call.func.value)}"
     return ""
 
@@ -77,6 +82,7 @@ RULE = Rule(
             b"pylibmc",
             b"valkey",
             b"time.sleep",
+            _FROM_THE_PROJECT,
         ),
     ),
     check=check,
@@ -91,7 +97,7 @@ RULE = Rule(
         unless="It runs at start-up, before requests arrive. "
         "Scripts, management commands, tasks of a queue, and code that only `__main__` starts are left out.",
         sure="High, and information: it fails no build, and each function is reported once. "
-        "The client's constructor or import is in the file.",
+        "The client's constructor is in the file, or in the project's file that it is imported from.",
         fix="Unsafe: `time.sleep(1)` becomes `await asyncio.sleep(1)`. A command of redis-py or "
         "valkey-py, or a call of requests, moves to a thread (`await asyncio.to_thread(client.get, "
         "key)`), and other coroutines run during the call. None for other clients, because threads "
