@@ -23,6 +23,7 @@ from stampede_guard.audit.config import Config, Misconfigured, load, load_file, 
 from stampede_guard.audit.engine import AuditOptions, AuditResult, audit, audit_source
 from stampede_guard.audit.files import baseline, changes, suppressions
 from stampede_guard.audit.files.discovery import Discovery, Patterns
+from stampede_guard.audit.files.elsewhere import allowed
 from stampede_guard.audit.files.paths import common_folder, relative
 from stampede_guard.audit.files.uses import counted
 from stampede_guard.audit.finding import CONFIDENCES, plural
@@ -274,7 +275,7 @@ def _judge(
         outcome = audit(
             progress.watch(discovery.files(given.paths)), options, jobs=given.jobs, progress=progress.advance
         )
-    outcome.findings = counted(outcome.findings, progress.files)
+    outcome.findings = allowed(counted(outcome.findings, progress.files), progress.files)
     outcome.skipped = sorted([*outcome.skipped, *discovery.skipped])
     return outcome
 

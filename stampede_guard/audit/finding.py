@@ -32,9 +32,13 @@ class Finding:
     # What `--fix` does by itself, and what it also does with --unsafe-fixes.
     fixable: bool = False
     fix: FixSafety | None = None
-    # What to review after an unsafe fix; and why there is none, if other findings of the rule have one.
+    # What to review after an unsafe fix; and why there is none.
     fix_reasons: tuple[str, ...] = ()
     no_fix: str = ""
+    # What no other file may use or say, else there is no such fix: see `FixPlan`. `otherwise`: what to review then.
+    private: str = ""
+    key: str = ""
+    otherwise: tuple[str, ...] = ()
     function: str = ""
     # The request that reaches the function ("GET /quality/{project}"), if it is a route's.
     endpoint: str = ""
@@ -42,7 +46,8 @@ class Finding:
     cost: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "cost": list(self.cost), "fix_reasons": list(self.fix_reasons)}
+        told = {**asdict(self), "cost": list(self.cost), "fix_reasons": list(self.fix_reasons)}
+        return {name: value for name, value in told.items() if name not in ("private", "key", "otherwise")}
 
     @property
     def about_fix(self) -> str:

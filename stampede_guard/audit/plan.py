@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from typing import Any
 
 from stampede_guard.audit.finding import FixSafety
 
@@ -127,3 +128,9 @@ class FixPlan:
     @property
     def safety(self) -> FixSafety:
         return "unsafe" if self.reasons else "safe"
+
+    @property
+    def elsewhere(self) -> dict[str, Any]:
+        """What a finding must know to say whether other files forbid this fix."""
+        otherwise = self.otherwise.reasons if self.otherwise is not None else ()
+        return {"private": self.private, "key": self.key, "otherwise": otherwise}

@@ -123,6 +123,7 @@ def default_folder() -> str:
 def _finding(stored: dict[str, Any]) -> Finding:
     stored["fix_reasons"] = tuple(stored["fix_reasons"])
     stored["cost"] = tuple(stored["cost"])
+    stored["otherwise"] = tuple(stored["otherwise"])
     return Finding(**stored)
 
 

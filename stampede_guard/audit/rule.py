@@ -75,9 +75,9 @@ class Rule:
             yield finding
 
     def planned(self, module: Module, hit: Violation) -> tuple[FixPlan | None, str]:
-        """The fix of a hit, or why there is none. Both are empty for a rule without fixes."""
+        """The fix of a hit, or why there is none."""
         if self.fix is None:
-            return None, ""
+            return None, self.documentation.fix.removeprefix("No automatic fix: ").rstrip(".")
         try:
             plan = self.fix(module, hit)
         except NoFix as reason:
@@ -109,6 +109,7 @@ class Rule:
                     fix=plan.safety if plan is not None else None,
                     fix_reasons=plan.reasons if plan is not None else (),
                     no_fix=refused,
+                    **(plan.elsewhere if plan is not None else {}),
                     function=hit.function,
                     endpoint=endpoint(module, hit.node),
                     cost=hit.cost,

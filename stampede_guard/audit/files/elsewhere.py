@@ -4,9 +4,48 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from stampede_guard.audit.files.reading import Unreadable, read
+from stampede_guard.audit.finding import Finding
+
+
+def allowed(findings: list[Finding], files: list[str]) -> list[Finding]:
+    """The findings. Where another file forbids the fix, they say what is done instead, or why there is none."""
+    said = _saying(sorted({finding.key for finding in findings if finding.key}), files)
+    return [_judged(finding, files, said) for finding in findings]
+
+
+def _saying(keys: list[str], files: list[str]) -> dict[str, set[str]]:
+    """The files that contain each text. Each file is read once."""
+    found: dict[str, set[str]] = {key: set() for key in keys}
+    for path in files if keys else ():
+        try:
+            data = read(path)
+        except Unreadable:
+            continue
+        for key in keys:
+            if key.encode() in data:
+                found[key].add(os.path.realpath(path))
+    return found
+
+
+def _judged(finding: Finding, files: list[str], said: dict[str, set[str]]) -> Finding:
+    why = ""
+    if finding.private:
+        why = forbidden(finding.path, private=finding.private, key="", files=files)
+    if not why and finding.key and said[finding.key] - {os.path.realpath(finding.path)}:
+        why = _keeps(finding.key)
+    if not why:
+        return finding
+    if finding.otherwise:
+        return replace(finding, fix_reasons=finding.otherwise)
+    return replace(finding, fix=None, fixable=False, fix_reasons=(), no_fix=why)
+
+
+def _keeps(key: str) -> str:
+    return f"another file uses keys with {key!r}: it would not see the new entries"
 
 
 def forbidden(path: str, *, private: str, key: str, files: list[str]) -> str:
@@ -14,7 +53,7 @@ def forbidden(path: str, *, private: str, key: str, files: list[str]) -> str:
     if private and _used_elsewhere(path, private, files):
         return f"another file uses {private}"
     if key and _is_said_elsewhere(path, key, files):
-        return f"another file uses keys with {key!r}: it would not see the new entries"
+        return _keeps(key)
     return ""
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from stampede_guard.audit import audit_source
+from stampede_guard.audit import all_rules, audit_source
+from stampede_guard.audit.command import FORMATS, main
 from stampede_guard.audit.fixing.files import fixed
 
 SALES = b"""from django.core.cache import cache
@@ -44,3 +46,42 @@ def test_a_key_that_another_file_names_stays(
     assert len(made.refused) == refused and (made.after == before) == bool(refused)
     assert written in made.after
     assert all("another file uses keys with 'shop-sales:'" in reason for *_key, reason in made.refused)
+
+
+@pytest.mark.parametrize(
+    ("before", "fix", "reason"),
+    [
+        (SALES, "unsafe", "a miss asks the cache twice"),
+        (SALES + b"\n\nfill_lock = None\n", None, "another file uses keys with 'shop-sales:'"),
+    ],
+)
+def test_a_report_says_so_before_somebody_asks_for_the_fix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], before: bytes, fix: str | None, reason: str
+) -> None:
+    (tmp_path / "sales.py").write_bytes(before)
+    (tmp_path / "signals.py").write_text(DELETED)
+    arguments = [str(tmp_path), "--no-config", "--select", "SG201", "--cache-dir", str(tmp_path / "kept")]
+    for _ in range(2):  # the second time from kept results
+        main([*arguments, "--output-format", "json"])
+        [finding] = json.loads(capsys.readouterr().out)["findings"]
+        assert finding["fix"] == fix
+        assert reason in "; ".join([*finding["fix_reasons"], finding["no_fix"]])
+        assert not {"private", "key", "otherwise"} & finding.keys()
+    main([*arguments, "--fix", "--unsafe-fixes", "--diff"])
+    assert ("fill_lock" in capsys.readouterr().out) == (fix is not None)
+
+
+def test_a_rule_without_fixes_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = {
+        rule.code: rule.documentation.fix.removeprefix("No automatic fix: ").rstrip(".")
+        for rule in all_rules()
+        if rule.fix is None
+    }
+    assert {"SG104", "SG105", "SG106", "SG108", "SG202", "SG204", "SG401", "SG405"} <= told.keys()
+    (tmp_path / "sales.py").write_text(
+        "async def sales(day):\n    known = await get_cached_sales(day)\n    if known is None:\n"
+        "        known = await count(day)\n        await set_cached_sales(day, known)\n    return known\n"
+    )
+    for name in FORMATS:
+        main([str(tmp_path), "--no-config", "--select", "SG202", "--output-format", name])
+        assert told["SG202"] in capsys.readouterr().out, name
