@@ -64,6 +64,35 @@ def _one(module: Module, function: Function, node: ast.expr) -> Decoration:
     return Decoration(function, node, call, name, owner)
 
 
+def applied(module: Module, *names: str) -> Iterator[Decoration]:
+    """Decorators with these names that are called by hand: `cache.cached(60)(view)`. The function is the one around."""
+    for call in module.calls_of(*names):
+        function = module.owners.get(call)
+        if function is None or not isinstance(call.func, ast.Attribute):
+            continue
+        if call in function.node.decorator_list or not _is_applied(module, function, call):
+            continue
+        owner = origin(module, call.func.value, function)
+        yield Decoration(function, call, call, module.resolve(call.func), owner)
+
+
+def _is_applied(module: Module, function: Function, call: ast.Call) -> bool:
+    """Whether the result is called with a function, at once or by its local name."""
+    around = module.parents.get(call)
+    if isinstance(around, ast.Call):
+        return around.func is call and bool(around.args)
+    held = {
+        name
+        for _node, names, value in function.bindings
+        if value is call and len(names) == 1
+        for name in names
+    }
+    return any(
+        isinstance(used.func, ast.Name) and used.func.id in held and len(used.args) == 1
+        for used in function.calls
+    )
+
+
 def _one_inner(module: Module, function: Function, node: ast.expr, inner: ast.expr) -> Decoration:
     call = inner if isinstance(inner, ast.Call) else None
     name = module.resolve(call.func if call is not None else inner)

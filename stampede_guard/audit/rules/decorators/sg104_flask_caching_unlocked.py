@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from stampede_guard.audit.caching.cost import cost
 from stampede_guard.audit.finding import Confidence
 from stampede_guard.audit.rule import Documentation, Rule, Violation
-from stampede_guard.audit.source.decorations import Decoration, decorations, receiver_text
+from stampede_guard.audit.source.decorations import Decoration, applied, decorations, receiver_text
 from stampede_guard.audit.source.model import Module
 from stampede_guard.audit.source.words import is_cachy, last
 
@@ -48,6 +48,18 @@ def check(module: Module) -> Iterator[Violation]:
                 confidence=confidence,
                 function=decoration.function.name,
                 cost=cost(decoration.function.node),
+            )
+    if "flask" not in module.source:
+        return
+    for decoration in applied(module, "cached", "memoize"):
+        confidence = _confidence(decoration)
+        if confidence:
+            yield Violation(
+                node=decoration.node,
+                message=f"Flask-Caching's {decoration.tail} has no lock: concurrent misses of what it wraps "
+                "all compute",
+                confidence=confidence,
+                function=decoration.function.name,
             )
 
 
