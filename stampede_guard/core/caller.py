@@ -16,6 +16,7 @@ __all__ = [
     "WaitsFor",
     "computes_for_one",
     "last_resort",
+    "may_be_replaced",
     "may_join",
     "poll_after",
     "seconds_to_wait",
@@ -100,6 +101,16 @@ def may_join(state: FlightState, now: float, *, shares_uncached: bool) -> bool:
     if state.kind == "alone" or state.serves_old or state.served or now > state.open_until:
         return False
     return not computes_for_one(state, shares_uncached=shares_uncached)
+
+
+def may_be_replaced(state: FlightState, token: int) -> bool:
+    """Whether a value found with this token may be one that a refresh by this flight shall replace.
+
+    Until the store has answered the flight, any value may. Then it is what is no answer to the flight. And what began
+    before its own computation: a fallback elsewhere, say, that stores its value only now.
+    """
+    own = state.phase.grant if isinstance(state.phase, AT_WORK) else None
+    return state.overtakes or token <= state.newer_than or (own is not None and token < own.token)
 
 
 def computes_for_one(state: FlightState, *, shares_uncached: bool) -> bool:

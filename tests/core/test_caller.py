@@ -14,6 +14,7 @@ from stampede_guard.core.caller import (
     LastResort,
     computes_for_one,
     last_resort,
+    may_be_replaced,
     may_join,
     seconds_to_wait,
     store_deadline,
@@ -154,3 +155,18 @@ def test_a_value_that_may_be_private_is_computed_for_one_caller() -> None:
     assert not may_join(state, 1.0, shares_uncached=False)
     assert not computes_for_one(state, shares_uncached=True)
     assert not computes_for_one(FlightState(Asking()), shares_uncached=False)
+
+
+@pytest.mark.parametrize(
+    ("state", "replaced"),
+    [
+        (FlightState(Asking(), newer_than=5, overtakes=True), [1, 5, 6, 9]),
+        (FlightState(Asking(), newer_than=5), [1, 5]),
+        (FlightState(Computing(Granted(9, "epoch")), newer_than=5), [1, 5, 6]),
+        (FlightState(Computing(None), newer_than=5), [1, 5]),
+    ],
+)
+def test_what_a_refresh_shall_replace_is_from_before_the_stores_answer(
+    state: FlightState, replaced: list[int]
+) -> None:
+    assert [token for token in (1, 5, 6, 9) if may_be_replaced(state, token)] == replaced

@@ -67,13 +67,15 @@ def virtually(main: Callable[[Moments], Coroutine[Any, Any, None]]) -> None:
         loop.close()
 
 
-def delayed(session: Any, what: str, *seconds: float) -> None:
-    """Let the first calls of this command take so long before they are carried out."""
+def delayed(session: Any, what: str, *seconds: float, answers: bool = False) -> None:
+    """Let the first calls of this command take so long before they are carried out, or their `answers`."""
     command, delays = getattr(session, what), iter(seconds)
 
     async def late(*args: Any, **fields: Any) -> Any:
-        await asyncio.sleep(next(delays, 0.0))
-        return await command(*args, **fields)
+        await asyncio.sleep(0.0 if answers else next(delays, 0.0))
+        answer = await command(*args, **fields)
+        await asyncio.sleep(next(delays, 0.0) if answers else 0.0)
+        return answer
 
     setattr(session, what, late)
 
@@ -140,5 +142,20 @@ def test_a_refresh_by_a_fallback_that_was_not_stored_outdates_the_old_value() ->
         session.publish = publish
         assert await fleet.ask(guard, "again", 0.1, wait_timeout=0.1, fallback_limit=2) == "again"
         await holding
+
+    virtually(main)
+
+
+def test_a_value_from_before_a_refresh_may_arrive_after_the_store_has_answered_its_flight() -> None:
+    async def main(fleet: Moments) -> None:
+        other, guard = fleet.guard(), fleet.guard()
+        session = guard.engine.runtime().session
+        delayed(session, "acquire", 0.2)
+        delayed(session, "fallback", 0.3, answers=True)
+        earlier = fleet.ask(other, "before", 0.15)
+        await fleet.until(0.1)
+        refreshed = fleet.refresh(guard, "after", 3.0, wait_timeout=0.1, fallback_timeout=5.0)
+        assert await refreshed == "after"
+        assert await earlier == "before"
 
     virtually(main)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from stampede_guard.core.asks import Denied, Found, Granted
-from stampede_guard.core.caller import seconds_to_wait
+from stampede_guard.core.caller import may_be_replaced, seconds_to_wait
 from stampede_guard.core.tags import Versions, sealed
 from stampede_guard.engine.calls import ArgumentsChanged
 from stampede_guard.engine.flights.computation import CURRENT, THREAD_SECONDS
@@ -130,8 +130,8 @@ class FallbackRun:
 
     async def _is_of_use(self, reading: Reading) -> bool:
         """Whether a value found is an answer for this caller. Raises `StoreError`."""
-        if self._passenger.refreshes and self._flight.state.overtakes:
-            # The store has not answered the refresh. So nobody knows which values are from before it.
+        # The flight may have been answered since this was asked.
+        if self._passenger.refreshes and may_be_replaced(self._flight.state, reading.token):
             return False
         return await is_valid(self._runtime, self._flight.tags, reading)
 

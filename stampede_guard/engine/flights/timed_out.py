@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, assert_never
 
 from stampede_guard import events
-from stampede_guard.core.caller import last_resort, seconds_to_wait
+from stampede_guard.core.caller import last_resort, may_be_replaced, seconds_to_wait
 from stampede_guard.engine.flights.fallback import Beside, FallbackRun
 from stampede_guard.engine.l1 import NOTHING
 from stampede_guard.engine.tags.versions import look
@@ -139,10 +139,9 @@ async def _stored(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
         return NOTHING
     with contextlib.suppress(StoreError, Undecodable):
         reading = await look(runtime, name, flight.tags)
-        state = flight.state
         if reading is None or not reading.is_fresh:
             return NOTHING
-        if not passenger.refreshes or (not state.overtakes and reading.token > state.newer_than):
+        if not passenger.refreshes or not may_be_replaced(flight.state, reading.token):
             value = plan.codec.decode(reading.body)
             passenger.instead = "collapsed"
             return value
