@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from stampede_guard import StampedeGuard
-from stampede_guard.errors import StoreUnavailable
+from stampede_guard.errors import StoreRefused, StoreUnavailable
+from stampede_guard.events import Event, Hook, Stored
 from stampede_guard.stores.memory import MemoryStore
 from tests.leases.simulation.loop import VirtualLoop
 
@@ -26,8 +27,8 @@ class Moments:
         self._began = self._loop.time()
         self.made: list[StampedeGuard] = []
 
-    def guard(self) -> StampedeGuard:
-        guard = StampedeGuard(self.store, namespace="t")
+    def guard(self, *hooks: Hook) -> StampedeGuard:
+        guard = StampedeGuard(self.store, namespace="t", hooks=hooks)
         self.made.append(guard)
         return guard
 
@@ -157,5 +158,38 @@ def test_a_value_from_before_a_refresh_may_arrive_after_the_store_has_answered_i
         refreshed = fleet.refresh(guard, "after", 3.0, wait_timeout=0.1, fallback_timeout=5.0)
         assert await refreshed == "after"
         assert await earlier == "before"
+
+    virtually(main)
+
+
+def test_a_fallbacks_value_is_what_its_process_saw_last() -> None:
+    async def main(fleet: Moments) -> None:
+        guard = fleet.guard()
+        assert await fleet.ask(guard, "before", 0.0) == "before"
+        session: Any = guard.engine.runtime().session
+        delayed(session, "acquire", 3.0)
+        assert await fleet.refresh(guard, "after", 0.1, wait_timeout=0.1) == "after"
+
+        async def refused(*args: Any, **fields: Any) -> Any:
+            raise StoreRefused("the password has changed")
+
+        session.read = refused
+        assert await fleet.ask(guard, "unused", 0.0) == "after"
+
+    virtually(main)
+
+
+def test_a_fallbacks_value_that_was_refused_does_not_count_as_stored() -> None:
+    async def main(fleet: Moments) -> None:
+        told: list[Event] = []
+        other, guard = fleet.guard(), fleet.guard(told.append)
+        holding = fleet.ask(other, "late", 2.0)
+        await fleet.until(0.1)
+        first = fleet.ask(guard, "before", 1.0, wait_timeout=0.1)
+        await fleet.until(0.5)
+        assert await other.invalidate(KEY) == "done"
+        assert await first == "before"
+        assert [event for event in told if isinstance(event, Stored)] == []
+        await holding
 
     virtually(main)

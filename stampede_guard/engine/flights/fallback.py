@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from stampede_guard.core.asks import Denied, Found, Granted
 from stampede_guard.core.caller import may_be_replaced, seconds_to_wait
+from stampede_guard.core.entry import Reading
 from stampede_guard.core.tags import Versions, sealed
 from stampede_guard.engine.calls import ArgumentsChanged
 from stampede_guard.engine.flights.computation import CURRENT, THREAD_SECONDS
@@ -23,7 +24,6 @@ from stampede_guard.values.errorcopies import copy_of
 from stampede_guard.values.unstorable import Unstorable
 
 if TYPE_CHECKING:
-    from stampede_guard.core.entry import Reading
     from stampede_guard.engine.flights.flight import Flight
     from stampede_guard.engine.flights.passenger import Passenger
     from stampede_guard.engine.loops.runtime import Runtime
@@ -193,20 +193,25 @@ class FallbackRun:
         hooks.tell(Computed(title, self._name, seconds, flight_id, error, fallback=True))
 
     async def _publish(self, grant: Granted, flight_id: str, verdict: Verdict, took_ms: int) -> None:
+        policy = verdict.policy or self._plan.policy
         try:
-            await self._runtime.session.publish(
+            stored = await self._runtime.session.publish(
                 self._name,
                 flight=flight_id,
                 grant=grant,
                 outcome="value" if verdict.policy is not None else "pass",
                 body=verdict.body,
-                policy=verdict.policy or self._plan.policy,
+                policy=policy,
                 took_ms=took_ms,
                 trace=self._runtime.hooks.traceparent_of(flight_id),
             )
         except StoreError:
             # The caller has the value. It was not stored, so a later call computes it again.
             return
-        is_value, size = verdict.policy is not None, len(verdict.body)
+        is_value, size = stored and verdict.policy is not None, len(verdict.body)
         self._runtime.published(self._name, value=is_value, plan=self._plan, size=size)
-        self._runtime.outdate_older(self._name, grant.token)
+        if is_value:
+            # Also for the time while the store is away: this process has seen an older one, perhaps.
+            total_ms = policy.total_ms
+            reading = Reading(verdict.body, grant.token, total_ms, policy.stale_ms, total_ms, took_ms)
+            self._runtime.learn(self._name, reading)
