@@ -9,16 +9,20 @@ import pytest
 import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer
+from stampede_guard import StampedeGuard
 from stampede_guard.errors import Misuse
 from stampede_guard.http.middleware import StampedeMiddleware
 from stampede_guard.http.operating.listing import stored_urls
 from stampede_guard.http.pieces.piece import PIECE_BYTES, PieceGone
+from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing import FaultyStore
+from tests.http.asgi import request, scope_of
 from tests.http.fleet import App, Fleet, status_of
 from tests.http.large.bodies import LargeApp, clients, has_bytes, is_broken, let_go
 from tests.http.large.content import LARGE, OPTIONS, is_whole, whole
 from tests.http.test_traps_streaming import Client
 from tests.support.clock import Clock
+from tests.support.encryption import Rot
 
 
 @pytest.mark.parametrize("server", [False, True], ids=["memory", "server"])
@@ -270,3 +274,36 @@ async def test_a_full_server_stores_no_pieces_and_each_client_has_its_own_whole_
         await outside.config_set("maxmemory", "1")
         for number in (1, 2):
             assert is_whole((await fleet.get(process=number - 1)).body, number)
+
+
+async def test_pieces_are_encrypted_as_all_values_are() -> None:
+    rot = Rot()
+    guard = StampedeGuard(MemoryStore(), namespace="web", encryption=rot)
+    site = StampedeMiddleware(LargeApp(), guard=guard, **OPTIONS)
+    for _ in range(2):
+        assert is_whole((await request(site, "GET", "/")).body)
+    assert len([name for name in rot.encrypted if "http3p:" in name]) == 4
+    await site.cache.aclose()
+
+
+async def test_a_client_that_leaves_ends_the_reading_and_a_receive_that_repeats_itself_does_not() -> None:
+    app = LargeApp()
+    async with Fleet(app, **OPTIONS) as fleet:
+        await fleet.get()
+        leaving = Client(fleet, tickets=2)
+        await has_bytes(leaving, PIECE_BYTES)
+        leaving.gone.set()
+        let_go(leaving.ticket)
+        await leaving.task
+        assert len(leaving.body) < LARGE
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        messages: list[Any] = []
+
+        async def send(message: Any) -> None:
+            messages.append(message)
+
+        await fleet.middlewares[0](scope_of("GET", "/", []), receive, send)
+        assert is_whole(b"".join(message.get("body", b"") for message in messages))

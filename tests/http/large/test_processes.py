@@ -87,11 +87,19 @@ async def _end_with_the_writer(two: Two) -> None:
     begun = await two.ask(1, "/killed")
     assert b"content-length: %d" % LARGE in await begun.readuntil(b"\r\n\r\n")
     first = await begun.readexactly(PIECE_BYTES)
+    await two.ask(0, "/early")
+    (await two.calls.get()).write(whole()[: PIECE_BYTES - 1])
+    waiting = await two.ask(1, "/early")
     two.sites[0].kill()
     assert len(first + await begun.read()) < LARGE
-    fresh = await two.ask(1, "/killed")
+    # It has sent nothing yet, so it takes over.
+    await _served_anew(two, waiting)
+    await _served_anew(two, await two.ask(1, "/killed"))
+
+
+async def _served_anew(two: Two, reader: asyncio.StreamReader) -> None:
     call = await two.calls.get()
     call.write(whole(2))
     call.write_eof()
-    assert b"200 OK" in await fresh.readuntil(b"\r\n\r\n")
-    assert is_whole(await fresh.read(), 2)
+    assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+    assert is_whole(await reader.read(), 2)
