@@ -282,6 +282,8 @@ async def prices_of_watching(url: str, *, count: int = 3000) -> list[tuple[str, 
             kinds = ("hits", "misses", "computations", "micros", "collapsed", "took3", "took4", "waited4")
             numbers = {f"{kind}:shop.function_{number}": 3 for number in range(5) for kind in kinds}
             numbers |= {f"hot:shop.function_1\n#{number:016x}": 5 for number in range(10)}
+            numbers |= {f"runs:shop.function_{number}\non": 1 for number in range(5)}
+            numbers |= {f'policy:shop.function_{number}\n{{"ttl":300.0}}': 1 for number in range(5)}
             numbers |= {"processes:": 1, "in_flight:": 2, "ok:": 1}
             line = json.dumps(
                 {

@@ -5,9 +5,9 @@
 
 It is closed unless `allow=` opens it, and read-only unless `actions=` names what may be done.
 
-The figures are SVG that the server draws. So every page works without JavaScript and under a strict policy for
-content, no third-party code is shipped, and each figure is tested as text. The script only replaces the parts of a
-page that the server has sent anew.
+The figures are SVG that the server draws, not a canvas that a library such as uPlot draws in the browser. So every page
+works without JavaScript and under a strict policy for content, no third-party code is shipped, and each figure is
+tested as text. The script only replaces the parts of a page that the server has sent anew.
 
 How to add a screen:
 

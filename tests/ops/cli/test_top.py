@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from stampede_guard import StampedeGuard
-from stampede_guard.ops.cli.commands.top import _picture
+from stampede_guard.ops.cli.commands.top import _as_json, _picture
 from stampede_guard.ops.cli.running import screen
 from stampede_guard.ops.fleet.snapshot import snapshot
 from stampede_guard.stores.fleet.stream import from_stream
@@ -111,3 +111,22 @@ def test_names_from_the_store_cannot_steer_the_terminal(capsys: pytest.CaptureFi
     shown = capsys.readouterr().out
     assert shown.count("name") >= 5
     assert all(letter.isprintable() or letter == "\n" for letter in shown)
+
+
+def test_a_function_in_a_mode_that_is_not_counted_has_a_row() -> None:
+    fields = {
+        b"hits:shop.f": b"3",
+        b"runs:shop.f\non": b"2",
+        b"runs:shop.silent\noff": b"2",
+        b"processes:": b"2",
+    }
+    seen = snapshot({7: fields})
+    rows = _as_json(seen, [])["functions"]
+    assert {title: (row["calls"], row["mode"]) for title, row in rows.items()} == {
+        "shop.f": (3, "on"),
+        "shop.silent": (0, "off"),
+    }
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(_picture(seen, [], "shop"))
+    silent = next(line for line in shown.getvalue().splitlines() if line.startswith("shop.silent"))
+    assert silent.split() == ["shop.silent", "0.0", "off"]

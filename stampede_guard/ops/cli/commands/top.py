@@ -20,6 +20,7 @@ from stampede_guard.ops.fleet.searching import STATES, KeyPage, Wanted, search
 from stampede_guard.ops.fleet.viewer import Viewer
 from stampede_guard.stores.fleet.series import WATCHED
 from stampede_guard.stores.fleet.stream import PROCESS_BEGAN
+from stampede_guard.stores.fleet.sums import FunctionSums
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from stampede_guard.ops.fleet.snapshot import Snapshot
     from stampede_guard.stores.console.console import Console
     from stampede_guard.stores.fleet.stream import Happening
-    from stampede_guard.stores.fleet.sums import FunctionSums
 
 __all__ = ["register"]
 
@@ -138,11 +138,16 @@ def _as_json(seen: Snapshot, happened: list[Happening]) -> dict[str, Any]:
         "troubles": seen.troubles,
         "left_out": seen.left_out,
         "functions": {
-            title: _row_json(row) | {"mode": seen.mode_of(title)} for title, row in seen.functions.items()
+            title: _row_json(row) | {"mode": seen.mode_of(title)} for title, row in _rows(seen).items()
         },
         "hottest": [{"function": hot.function, "key": hot.key, "calls": hot.calls} for hot in seen.hottest],
         "happened": happened,
     }
+
+
+def _rows(seen: Snapshot) -> dict[str, FunctionSums]:
+    """Also functions in a mode in which calls are not counted."""
+    return {title: FunctionSums() for title in sorted(seen.modes)} | dict(seen.functions)
 
 
 def _row_json(row: FunctionSums) -> dict[str, Any]:
@@ -228,7 +233,7 @@ def _functions(seen: Snapshot) -> Any:
         "mode",
     ):
         table.add_column(column, justify="right", no_wrap=True)
-    busiest = sorted(seen.functions.items(), key=lambda item: (-item[1].calls, item[0]))
+    busiest = sorted(_rows(seen).items(), key=lambda item: (-item[1].calls, item[0]))
     for title, row in busiest[:ROWS]:
         table.add_row(
             Text(title),
