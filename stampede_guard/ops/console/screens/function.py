@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stampede_guard import policy
 from stampede_guard.ops.console.fleet import KEPT_SLOTS
 from stampede_guard.ops.console.screen import Asked, ConsoleScreen, Parameter
 from stampede_guard.ops.console.screens.functions import MODE, row_of
+from stampede_guard.policy import policy
 from stampede_guard.stores.fleet.series import WATCHED
 from stampede_guard.stores.fleet.stream import PROCESS_BEGAN
 from stampede_guard.stores.fleet.sums import FunctionSums, sums_of
