@@ -1,0 +1,140 @@
+"""What happened in a fuzzed fleet, in its order: the judge reads nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from stampede_guard.policy import Policy
+
+__all__ = ["Call", "Computation", "Change", "Journal", "Moment", "number_in", "text_of"]
+
+
+class Moment(NamedTuple):
+    """`step` orders moments at the same time."""
+
+    time: float
+    step: int
+
+
+NEVER = Moment(float("inf"), 2**62)
+
+
+def text_of(number: int, version: int) -> str:
+    return f"value #{number} of version {version};"
+
+
+def number_in(text: Any) -> int:
+    """The number of the computation, or set, that made these bytes, this value or this error; 0: of none."""
+    given = text.decode("latin-1") if isinstance(text, bytes) else str(text)
+    found = re.search(r"#(\d+) of version", given)
+    return int(found[1]) if found else 0
+
+
+@dataclass
+class Call:
+    """A caller that wants a value. `made`: the number of the computation whose value or error it got; 0 = none."""
+
+    index: int
+    guard: str
+    key: str
+    kind: str
+    policy: Policy
+    bound: bool
+    began: Moment
+    ended: Moment = NEVER
+    made: int = 0
+    error: BaseException | None = None
+    cancelled: bool = False
+
+
+@dataclass
+class Computation:
+    """Also a `set`, whose `kind` says so. `version`: that of the data which it read."""
+
+    number: int
+    guard: str
+    key: str
+    kind: str
+    call: int
+    began: Moment
+    ended: Moment = NEVER
+    version: int = 0
+    outcome: str = ""
+
+
+@dataclass
+class Change:
+    """Data of a key were written, and then it was invalidated or set. `version`: that of the data afterwards."""
+
+    guard: str
+    key: str
+    kind: str
+    version: int
+    began: Moment
+    ended: Moment = NEVER
+    answer: str = ""
+
+
+@dataclass
+class Journal:
+    loop: asyncio.AbstractEventLoop
+    lines: list[str] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    computations: dict[int, Computation] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+    publications: list[tuple[Moment, str, int, int]] = field(default_factory=list)
+    tokens: dict[int, int] = field(default_factory=dict)
+    store_errors: list[tuple[Moment, str, BaseException]] = field(default_factory=list)
+    denials: list[tuple[Moment, str, str]] = field(default_factory=list)
+    fallbacks: list[tuple[Moment, str, str]] = field(default_factory=list)
+    """Those that an engine calls denied, although no other one runs in its process: when, guard, entry."""
+    aways: list[tuple[Moment, str, bool]] = field(default_factory=list)
+    closings: list[tuple[Moment, Moment, str]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    steps: Any = field(default_factory=lambda: itertools.count(1))
+
+    def now(self) -> Moment:
+        return Moment(self.loop.time(), next(self.steps))
+
+    def note(self, text: str) -> None:
+        self.lines.append(f"{self.loop.time() - 1_000:10.6f}  {text}")
+
+    def store_error(self, guard: str, error: BaseException) -> None:
+        self.note(f"{guard}: {type(error).__name__} {error}")
+        self.store_errors.append((self.now(), guard, error))
+
+    def denied(self, guard: str, name: str) -> None:
+        self.denials.append((self.now(), guard, name))
+
+    def published(self, name: str, token: int, number: int) -> None:
+        self.publications.append((self.now(), name, token, number))
+        self.tokens[number] = token
+
+    def away(self, guard: str, away: bool) -> None:
+        self.note(f"{guard}: {'away' if away else 'back'}")
+        self.aways.append((self.now(), guard, away))
+
+    # --- questions ---------------------------------------------------------------------------------
+
+    def was_away(self, guard: str, began: Moment, ended: Moment) -> bool:
+        """Also: whether the store refused everything, which counts as away."""
+        away = False
+        for moment, label, is_away in self.aways:
+            if label == guard and moment <= ended:
+                if moment < began:
+                    away = is_away
+                elif is_away:
+                    return True
+        if away:
+            return True
+        return any(
+            label == guard and began <= moment <= ended and not getattr(error, "may_pass", True)
+            for moment, label, error in self.store_errors
+        )
+
+    def failed_between(self, guard: str, began: float, ended: float) -> bool:
+        return any(label == guard and began <= moment.time <= ended for moment, label, _ in self.store_errors)

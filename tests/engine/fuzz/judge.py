@@ -1,0 +1,269 @@
+"""The laws that every fuzzed fleet keeps. Each takes what happened, and yields what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+
+from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, WaitTimeout
+from tests.engine.fuzz.drawing import Case
+from tests.engine.fuzz.journal import Call, Change, Computation, Journal
+from tests.engine.fuzz.network import DEADLINE
+
+__all__ = ["Judge"]
+
+
+class Judge:
+    def __init__(self, case: Case, journal: Journal) -> None:
+        self.case = case
+        self.journal = journal
+        weather = case.weather
+        way = max(weather.usual, weather.slow if weather.slowness else 0.0) + weather.grid
+        self.trip = min(2 * way, DEADLINE) if weather.is_kind else DEADLINE
+        """The longest time of a command."""
+        self.message = way
+
+    def violations(self) -> Iterator[str]:
+        yield from self.journal.problems
+        for call in self.journal.calls:
+            yield from self.own_errors(call)
+            yield from self.useless_time_outs(call)
+            yield from self.old_values(call)
+            yield from self.long_waits(call)
+            yield from self.idle_waits(call)
+            if call.kind in ("refresh", "write and refresh"):
+                yield from self.refreshed(call)
+        yield from self.denials()
+        yield from self.beside_each_other()
+        yield from self.bound_computations()
+
+    # --- what callers get --------------------------------------------------------------------------
+
+    def own_errors(self, call: Call) -> Iterator[str]:
+        error, waited = call.error, call.ended.time - call.began.time
+        closing = any(
+            label == call.guard and began <= call.ended and call.began <= ended
+            for began, ended, label in self.journal.closings
+        )
+        match error:
+            case None:
+                return
+            case asyncio.CancelledError() if (
+                call.cancelled and self.case.actions[call.index].after is not None
+            ):
+                return
+            case asyncio.CancelledError() if self.case.actions[call.index].outcome == "cancelled":
+                return  # `single` cancels its own block
+            case Overloaded():
+                if not closing and call.policy.max_passengers > 2 and waited < call.policy.wait_timeout:
+                    yield f"call {call.index} is refused: {error}"
+            case WaitTimeout():
+                if not closing and waited < call.policy.wait_timeout - 1e-6:
+                    yield f"call {call.index} times out after {waited:.3f} s: {error}"
+                yield from self.unexplained(call, closing)
+            case ComputeTimeout():
+                if not any(
+                    each.key == call.key
+                    and each.ended.time - each.began.time >= call.policy.compute_timeout - 1e-3
+                    for each in self.journal.computations.values()
+                ):
+                    yield f"call {call.index}: {error}, and no computation took so long"
+            case ComputeFailed(type_name="Abandoned"):
+                if not any(other.bound and other.key == call.key for other in self.journal.calls):
+                    yield f"call {call.index}: {error!r}"
+            case ComputeFailed(type_name="CancelledError"):
+                if not any(each.outcome == "cancelled" for each in self.journal.computations.values()):
+                    yield f"call {call.index}: {error!r}"
+            case ComputeFailed(type_name="SystemExit") | SystemExit():
+                if not any(each.outcome == "exit" for each in self.journal.computations.values()):
+                    yield f"call {call.index}: {error!r}"
+            case _ if call.made:
+                return
+            case _:
+                yield f"call {call.index} gets {error!r}"
+
+    def unexplained(self, call: Call, closing: bool) -> Iterator[str]:
+        """A time-out needs a reason: no fallback is allowed, or one was denied, failed or unanswered."""
+        journal = self.journal
+        if closing or not call.policy.fallback_limit or call.kind == "bypass" or not self.case.hooks:
+            return
+        began, ended = call.began.time, call.ended.time
+        if journal.failed_between(call.guard, began - 5.0, ended) or journal.was_away(
+            call.guard, call.began, call.ended
+        ):
+            return
+        if any(label == call.guard and began <= moment.time <= ended for moment, label, _ in journal.denials):
+            return
+        if call.error is not None and "the fallback" in str(call.error):
+            return
+        if call.kind in ("refresh", "write and refresh") and "no fallback gave one" in str(call.error):
+            return  # it waits for the flight before
+        others = [
+            each
+            for each in journal.computations.values()
+            if each.key == call.key
+            and each.guard == call.guard
+            and each.ended.time >= began + call.policy.wait_timeout
+        ]
+        if len(others) < 1:
+            yield f"call {call.index} gives up without a fallback: {call.error}"
+
+    def useless_time_outs(self, call: Call) -> Iterator[str]:
+        """Nobody times out while a fresh value that came after it is in the store."""
+        if not self.case.weather.is_kind or call.kind != "get" or not isinstance(call.error, WaitTimeout):
+            return
+        if isinstance(call.error, Overloaded) or not self.case.calm:
+            return
+        for moment, name, _, number in self.journal.publications:
+            made, ended = self.journal.computations[number], call.ended.time
+            if name != f"t:={call.key}" or moment < call.began or moment.time > ended - 3 * self.trip - 0.01:
+                continue
+            if moment.time + self.case.keys[call.key].fields["ttl"] < ended + 0.01:
+                continue
+            if not any(
+                change.key == call.key and change.ended > made.began and change.began < call.ended
+                for change in self.journal.changes
+            ):
+                yield f"call {call.index} times out after #{number} was stored: {call.error}"
+                return
+
+    def old_values(self, call: Call) -> Iterator[str]:
+        made = self.journal.computations.get(call.made)
+        if made is None:
+            return
+        if made.key != call.key:
+            yield f"call {call.index} of {call.key} gets a value of {made.key}"
+        away = self.journal.was_away(call.guard, call.began, call.ended)
+        bypass = call.kind == "bypass"
+        for change in self.journal.changes:
+            if change.key != call.key or change.ended > call.began or made.version >= change.version:
+                continue
+            if made.kind == "set" and change.began < made.ended and made.began < change.ended:
+                continue  # They overlap, and the store decides which of them is newer.
+            if change.kind == "invalidate_tag" and call.error is not None:
+                continue  # An error is remembered for `error_ttl`.
+            if self.counts(change, call, away=away or bypass):
+                yield (
+                    f"call {call.index} of {call.guard} gets version {made.version} (#{made.number}) after "
+                    f"{change.kind} of {change.version} by {change.guard}: {change.answer}"
+                )
+                return
+        if away or bypass or call.error is not None:
+            return
+        token = self.journal.tokens.get(call.made)
+        for moment, name, newer, number in self.journal.publications:
+            if name != f"t:={call.key}" or token is None or newer <= token:
+                continue
+            if (
+                moment.time + call.policy.l1_ttl + (self.message if call.policy.l1_ttl else 0.0)
+                < call.began.time
+            ):
+                yield f"call {call.index} gets #{call.made} (token {token}) after #{number} ({newer}) was stored"
+                return
+
+    def counts(self, change: Change, call: Call, *, away: bool) -> bool:
+        if not change.answer:
+            return False
+        if change.guard == call.guard:
+            closed = any(
+                label == call.guard and change.began <= ended and began <= call.ended
+                for began, ended, label in self.journal.closings
+            )
+            return not closed or (change.answer != "pending" and not away)
+        if change.answer == "pending" or away:
+            return False
+        keeps = call.policy.l1_ttl + (self.message if call.policy.l1_ttl else 0.0)
+        return call.began.time > change.ended.time + keeps or not keeps
+
+    def refreshed(self, call: Call) -> Iterator[str]:
+        made = self.journal.computations.get(call.made)
+        if made is None or call.error is not None:
+            return
+        if (made.ended if made.kind == "set" else made.began) < call.began:
+            yield f"refresh {call.index} gets #{made.number}, whose computation began before it"
+
+    # --- how long they wait ------------------------------------------------------------------------
+
+    def long_waits(self, call: Call) -> Iterator[str]:
+        policy, waited = call.policy, call.ended.time - call.began.time
+        most = (
+            policy.wait_timeout + 2 * policy.fallback_timeout + policy.compute_timeout + 12 * self.trip + 3.0
+        )
+        if waited > most and call.kind != "single":
+            yield f"call {call.index} waits for {waited:.2f} s, and may for {most:.2f} s"
+
+    def idle_waits(self, call: Call) -> Iterator[str]:
+        """Nobody waits while nobody computes; but for a message, a poll, or a few answers of the store."""
+        most = call.policy.poll_interval + 8 * self.trip + 2 * self.message + 0.1
+        if not self.case.weather.is_kind:
+            most += 2 * call.policy.lease_ttl + 4.0
+        if not self.case.calm:
+            most += call.policy.lease_ttl + 2.0
+        at = call.began.time
+        for made in sorted(self.journal.computations.values(), key=lambda each: each.began):
+            if made.key != call.key or made.kind == "set":
+                continue
+            if made.ended.time < at:
+                continue
+            if made.began.time > call.ended.time:
+                break
+            if made.began.time - at > most:
+                yield f"call {call.index} waits from {at - 1_000:.3f} to {made.began.time - 1_000:.3f} for nothing"
+                return
+            at = made.ended.time
+        if call.ended.time - at > most:
+            yield f"call {call.index} waits from {at - 1_000:.3f} to {call.ended.time - 1_000:.3f} for nothing"
+
+    def denials(self) -> Iterator[str]:
+        """Whoever is denied a fallback was denied it by the store, or another one runs in the process."""
+        journal = self.journal
+        for moment, guard, name in journal.fallbacks:
+            near = moment.time - 2 * self.trip
+            if any(label == guard and near <= when.time <= moment.time for when, label, _ in journal.denials):
+                continue
+            if journal.failed_between(guard, near - DEADLINE, moment.time):
+                continue
+            if journal.was_away(guard, moment, moment) or any(
+                label == guard for _, _, label in journal.closings
+            ):
+                continue
+            yield f"{guard} is denied a fallback of {name} by nobody at {moment.time - 1_000:.3f}"
+
+    # --- what is computed --------------------------------------------------------------------------
+
+    def beside_each_other(self) -> Iterator[str]:
+        case = self.case
+        if not case.weather.is_kind or not case.calm:
+            return
+        for name, key in case.keys.items():
+            if key.uncacheable:
+                continue
+            shortest = key.fields["lease_ttl"] / 3
+            if self.trip > shortest:
+                continue
+            running: list[Computation] = []
+            for made in sorted(self.journal.computations.values(), key=lambda each: each.began):
+                if made.key != name or made.kind in ("set", "bypass", "single"):
+                    continue
+                running = [each for each in running if each.ended > made.began]
+                running.append(made)
+                if len(running) > 1 + key.fields["fallback_limit"]:
+                    yield f"{len(running)} computations of {name} at once: {[each.number for each in running]}"
+                    return
+
+    def bound_computations(self) -> Iterator[str]:
+        """The objects of a request serve one computation at a time, and none after the request."""
+        for call in self.journal.calls:
+            if not call.bound or call.kind == "single":
+                continue
+            mine = sorted(
+                (each for each in self.journal.computations.values() if each.call == call.index),
+                key=lambda each: each.began,
+            )
+            for one, other in itertools.pairwise(mine):
+                if other.began < one.ended:
+                    yield f"the request of call {call.index} serves #{one.number} and #{other.number} at once"
+            for each in mine:
+                if each.ended > call.ended:
+                    yield f"the request of call {call.index} serves #{each.number} after its end"

@@ -1,0 +1,45 @@
+"""The engine keeps its laws in every seed, and not without its rules.
+
+Answers of the store, messages, time-outs, steps of computations, cancellations and invalidations come at any moment.
+Commands and their answers are lost, late or refused; the store goes away, guards are deaf or are closed. See
+`tests/engine/fuzz/judge.py` for the laws. `STAMPEDE_FUZZ_SEEDS`: how many seeds. More of them:
+`make soak SOAK_ARGS="--store engine --seconds 600"`.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.engine.fuzz.drawing import drawn
+from tests.engine.fuzz.mutants import MUTANTS, mutated
+from tests.engine.fuzz.scenario import play
+from tests.engine.fuzz.shrinking import judged
+
+SEEDS = int(os.environ.get("STAMPEDE_FUZZ_SEEDS", "300"))
+PARTS = 4
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_seed_keeps_the_laws(part: int) -> None:
+    computed = 0
+    for seed in range(part, SEEDS, PARTS):
+        fleet, wrong = judged(drawn(seed))
+        assert not wrong, f"python -m tests.engine.fuzz {seed}: {wrong[0]}"
+        computed += len(fleet.journal.computations)
+    assert computed
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_rule_that_is_taken_out_is_missed(name: str) -> None:
+    first = MUTANTS[name].seed
+    with mutated(name):
+        for seed in (first, *range(first + 30)):
+            if judged(drawn(seed))[1]:
+                return
+    pytest.fail(f"{name}: not caught")
+
+
+def test_a_seed_plays_the_same_again() -> None:
+    assert play(17).journal.lines == play(17).journal.lines
