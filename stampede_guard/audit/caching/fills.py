@@ -50,6 +50,13 @@ def fills(module: Module) -> list[Fill]:
     return known
 
 
+def fill_of(module: Module, function: Function, read: Access, write: Access) -> Fill | None:
+    """The fill that a read and a write make together, if they do, and if no lock lets one caller through."""
+    if not _fills(module, function, read, write, [read]) or _protected(module, function, read, write, [read]):
+        return None
+    return Fill(function, read, write, decorator_around(function), False)
+
+
 def accesses_of(module: Module, function: Function) -> list[Access]:
     memo: dict[Function, list[Access]] = module.memo.setdefault("accesses", {})
     if function not in memo:

@@ -1,17 +1,21 @@
-"""Fills in two methods: one reads the cache and calls the other, which computes and stores."""
+"""Fills in several functions: one reads the cache and calls another one, which computes and stores; or one computes,
+and calls others to look up and to store.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from typing import Literal
 
 from stampede_guard.audit.caching import locks
 from stampede_guard.audit.caching.accesses import Access
-from stampede_guard.audit.caching.fills import Fill, accesses_of, decorator_around
+from stampede_guard.audit.caching.fills import Fill, accesses_of, decorator_around, fill_of, fills
 from stampede_guard.audit.caching.flow import Flow
 from stampede_guard.audit.caching.judging.serving import is_served
 from stampede_guard.audit.caching.keys import skeleton
 from stampede_guard.audit.source.model import Function, Module, position
-from stampede_guard.audit.source.words import names_in
+from stampede_guard.audit.source.words import names_in, path
 
 
 def split_fills(module: Module) -> list[Fill]:
@@ -90,3 +94,84 @@ def _unlocked(module: Module, function: Function, read: Access, call: ast.Call, 
     ):
         return False
     return not locks.locks_of(module, function) and not locks.called_under_lock(module, function)
+
+
+def own_fills(module: Module) -> list[Fill]:
+    """`_known(day)`, compute, `_keep(day, rates)`: what the file's own functions do to a cache is seen in their bodies,
+    whatever their names.
+    """
+    known: list[Fill] | None = module.memo.get("own-fills")
+    if known is None:
+        known = module.memo["own-fills"] = list(_through_own(module))
+    return known
+
+
+def _through_own(module: Module) -> Iterator[Fill]:
+    does = {function: done for function in module.functions if (done := _done(module, function))}
+    if len({done.what for done in does.values()}) < 2:
+        return
+    asking: dict[Function, list[tuple[ast.Call, Function]]] = {}
+    storing: dict[Function, list[tuple[ast.Call, Function]]] = {}
+    for callee, done in does.items():
+        for call in module.uses(callee):
+            user = module.owners.get(call)
+            if user is not None and user is not callee:
+                (asking if done.what == "read" else storing).setdefault(user, []).append((call, callee))
+    reported = {fill.function for fill in (*fills(module), *split_fills(module))}
+    for user, asked_here in asking.items():
+        if user in reported:
+            continue
+        made = (
+            fill_of(module, user, read, write)
+            for asked, reader in asked_here
+            for stored, writer in storing.get(user, ())
+            if _one_entry(reader, does[reader], writer, does[writer])
+            and (read := _as_access(asked, reader, does[reader], "read")) is not None
+            and (write := _as_access(stored, writer, does[writer], "write")) is not None
+        )
+        found = next((fill for fill in made if fill is not None), None)
+        if found is not None:
+            yield found
+
+
+def _done(module: Module, function: Function) -> Access | None:
+    """The access of a function that only reads a cache, or only writes to it, under one key and without a lock."""
+    seen = accesses_of(module, function)
+    if not 0 < len(seen) <= 2 or any(not a.sure or a.helper or not a.key for a in seen):
+        return None
+    if len({(a.what, ast.dump(a.key[0])) for a in seen}) > 1 or seen[0].what not in ("read", "write"):
+        return None
+    if locks.locks_of(module, function) or locks.claims(module, function):
+        return None
+    return seen[0]
+
+
+def _one_entry(reader: Function, read: Access, writer: Function, write: Access) -> bool:
+    """Whether both get their key, or build the same one."""
+    one, other = _is_given(reader, read), _is_given(writer, write)
+    return one == other and (one or skeleton(reader, read.key[0]) == skeleton(writer, write.key[0]) != "")
+
+
+def _is_given(function: Function, access: Access) -> bool:
+    return isinstance(access.key[0], ast.Name) and access.key[0].id in function.parameters
+
+
+def _as_access(
+    call: ast.Call, callee: Function, done: Access, what: Literal["read", "write"]
+) -> Access | None:
+    """The call as a getter or a setter of the project: its key first, and without the cache that it passes."""
+    names = [argument.arg for argument in callee.arguments if argument.arg not in ("self", "cls")]
+    told = [
+        *zip(names, call.args, strict=False),
+        *((keyword.arg, keyword.value) for keyword in call.keywords),
+    ]
+    key = path(done.key[0])
+    given = [value for name, value in told if name == key]
+    given += [value for name, value in told if name not in (key, done.receiver)]
+    if what == "read":
+        return Access(call, "read", "", tuple(given), None, callee.name, frozenset(), True)
+    if not given:
+        return None
+    stored = [value for value in given[1:] if not isinstance(value, ast.Constant)] or given
+    value = ast.copy_location(ast.Tuple(elts=stored, ctx=ast.Load()), call)
+    return Access(call, "write", "", tuple(given), value, callee.name, frozenset(), True)

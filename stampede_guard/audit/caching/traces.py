@@ -94,6 +94,21 @@ class Traces:
         return any(self._before(at) for name in names for at in self._calls(name))
 
     @cached_property
+    def may_fill_by_own(self) -> bool:
+        """Whether some function calls one that reads, and then one that writes."""
+        writers = {name for write in self.writes for name in self._functions_around(write.at)}
+        if not writers:
+            return False
+        readers = {name for read in self.reads for name in self._functions_around(read.at)}
+        asked = sorted(at for name in readers for at in self._calls(name))
+        for at in (at for name in writers for at in self._calls(name)):
+            around = self._around(at)
+            first = bisect_left(asked, around.start()) if around is not None else len(asked)
+            if first < len(asked) and asked[first] < at:
+                return True
+        return False
+
+    @cached_property
     def may_flag(self) -> bool:
         """Whether some function reads, and later writes anything."""
         return any(self._before(write.at) for write in self.writes)

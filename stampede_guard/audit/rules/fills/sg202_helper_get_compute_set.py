@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.caching.cost import cost
 from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
-from stampede_guard.audit.caching.hops import split_fills
+from stampede_guard.audit.caching.hops import own_fills, split_fills
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
 
 
 def check(module: Module) -> Iterator[Violation]:
-    for fill in [*fills(module), *split_fills(module)]:
+    for fill in [*fills(module), *split_fills(module), *own_fills(module)]:
         if fill.decorator is not None or not (fill.read.helper or fill.write.helper):
             continue
         through = " and ".join(sorted({name for name in (fill.read.helper, fill.write.helper) if name}))
@@ -34,7 +34,7 @@ RULE = Rule(
     confidence="medium",
     scope="process",
     hints=(STORES,),
-    near=lambda text: text.traces.may_fill or text.traces.may_fill_by_hop,
+    near=lambda text: text.traces.may_fill or text.traces.may_fill_by_hop or text.traces.may_fill_by_own,
     check=check,
     documentation=Documentation(
         what="A function calls a helper of the project for the cached value, computes on a miss, and "
@@ -46,7 +46,7 @@ RULE = Rule(
         unless="The helpers themselves let one caller through (a lock taken in the getter). Rename them to "
         "show it, or suppress the finding on that line.",
         sure="Medium: the helpers are judged by their names and, if they are in the same file, by their "
-        "code.",
+        "code, whatever they are called.",
         fix="No automatic fix: the helpers are in other files, or have other callers. You must "
         "decide which of them to remove.",
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.fills import fills
+from stampede_guard.audit.caching.hops import own_fills
 from stampede_guard.audit.fixes.around import or_by_fill_lock
 from stampede_guard.audit.fixes.handwritten import of_the_definition
 from stampede_guard.audit.prefilter import STORES
@@ -14,7 +15,7 @@ from stampede_guard.audit.source.model import Module
 
 def check(module: Module) -> Iterator[Violation]:
     reported: set[object] = set()
-    for fill in fills(module):
+    for fill in [*fills(module), *own_fills(module)]:
         if fill.decorator is None or fill.function in reported:
             continue
         reported.add(fill.function)
@@ -36,7 +37,7 @@ RULE = Rule(
     confidence="high",
     scope="process",
     hints=(STORES,),
-    near=lambda text: text.traces.may_fill,
+    near=lambda text: text.traces.may_fill or text.traces.may_fill_by_own,
     check=check,
     fix=or_by_fill_lock(of_the_definition),
     fixes=("unsafe",),
