@@ -56,27 +56,32 @@ def test_links_that_lead_nowhere_and_files_of_other_hosts_are_found(tmp_path: Pa
     ]
 
 
-def test_a_link_to_a_file_of_the_repository_leads_to_its_copy(tmp_path: Path) -> None:
-    pages = site.lay_together(tmp_path)
+@pytest.fixture(scope="module")
+def laid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all pages. Tests only read it: to find the public names takes two seconds of computing."""
+    folder = tmp_path_factory.mktemp("laid")
+    pages = site.lay_together(folder)
     assert {"index.md", "reference.md", "comparison.md"} <= {page.name for page in pages}
-    text = (tmp_path / "pages" / "fastapi.md").read_text("utf-8")
+    return folder / "pages"
+
+
+def test_a_link_to_a_file_of_the_repository_leads_to_its_copy(laid: Path) -> None:
+    text = (laid / "fastapi.md").read_text("utf-8")
     links = re.findall(r"\]\((files/[^)]+)\)", text)
     assert "files/examples/litestar_app.py.txt" in links
-    copy = (tmp_path / "pages/files/examples/litestar_app.py.txt").read_text("utf-8")
+    copy = (laid / "files/examples/litestar_app.py.txt").read_text("utf-8")
     assert copy == (ROOT / "examples/litestar_app.py").read_text("utf-8")
     assert not re.search(r"\]\(\.\./", text)
 
 
-def test_files_of_the_repository_are_sections_of_a_page(tmp_path: Path) -> None:
-    site.lay_together(tmp_path)
-    text = (tmp_path / "pages" / "upgrading.md").read_text("utf-8")
+def test_files_of_the_repository_are_sections_of_a_page(laid: Path) -> None:
+    text = (laid / "upgrading.md").read_text("utf-8")
     assert text.startswith("# Upgrading") and "\n## Changelog\n" in text and "\n### 0.1.0" in text
     assert "(upgrading.md#changelog)" in text and "(guarantees.md#supported-versions)" in text
 
 
-def test_the_reference_has_the_public_names(tmp_path: Path) -> None:
-    site.lay_together(tmp_path)
-    text = (tmp_path / "pages" / "reference.md").read_text("utf-8")
+def test_the_reference_has_the_public_names(laid: Path) -> None:
+    text = (laid / "reference.md").read_text("utf-8")
     (members,) = re.findall(
         r"^::: stampede_guard\n    options:\n      members: \[(.*)\]$", text, re.MULTILINE
     )
