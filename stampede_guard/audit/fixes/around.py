@@ -27,6 +27,7 @@ _WAITS = (
     "in one process, callers that miss wait up to 10 seconds for the first one, and keep what they hold meanwhile, for "
     "example a database connection"
 )
+_EMPTY = "an empty value is no hit: then callers wait for the first one, and each of them computes after it"
 _ASKS_TWICE = "a miss asks the cache twice: find tests and metrics that count the gets"
 _LONGEST_LOOK = 12  # lines that are repeated
 # Calls that give the same answer twice and change nothing.
@@ -37,7 +38,9 @@ _PURE = frozenset(
 )
 _LOGS = frozenset("debug info set_attribute".split())
 _DUMPS = re.compile(r"dump|pack|encode|serial|^(?:str|list|dict|json)$")
-_PARTS = frozenset("namespace version group region prefix category base_key checksum".split())
+_SAYS_IF_EMPTY = frozenset("get len isinstance bool any all".split())
+_OF_ONE = frozenset("context request req session local g state scope".split())
+_PARTS = frozenset("namespace version group region prefix category base_key".split())
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _KEYS = (ast.Constant, ast.Name, ast.Attribute, ast.JoinedStr, ast.BinOp, ast.Call, ast.Subscript, ast.Tuple)
 
@@ -72,11 +75,12 @@ def by_fill_lock(module: Module, hit: Violation) -> FixPlan:
         raise NoFix("what it does between the get and the test may not run twice")
     if _is_conditional(module, fill, look[0]):
         raise NoFix("it does not always ask the cache: callers that do not would wait, too")
-    if (look[-1].end_lineno or 0) - look[0].lineno >= _LONGEST_LOOK:
+    if _length(look, test, branch) > _LONGEST_LOOK:
         raise NoFix("the test and the answer on a hit are too long to be repeated in a lock")
     end = block[write] if branch is None else test
     _refuse_inside(module, fill, look, end)
     _refuse_computed_before(fill, look[0])
+    _refuse_seldom_stored(module, fill, look[-1], block[write])
     name = naming.fill_lock(module)
     if name is None:
         raise NoFix("the file uses the name fill_lock for something else")
@@ -91,7 +95,9 @@ def by_fill_lock(module: Module, hit: Violation) -> FixPlan:
         code=f"{name.code}({given})",
         is_async=fill.function.is_async,
     )
-    return FixPlan(edits=(edit, *name.imports), reasons=(_WAITS, _ASKS_TWICE))
+    return FixPlan(
+        edits=(edit, *name.imports), reasons=(_WAITS, _ASKS_TWICE, *((_EMPTY,) if _by_truth(test) else ()))
+    )
 
 
 def _keys(fill: Fill) -> list[ast.expr]:
@@ -119,6 +125,8 @@ def _refuse_other_stores(module: Module, fill: Fill) -> None:
         raise NoFix("it reads or stores many keys at once")
     if not all(isinstance(part, _KEYS) and _is_pure(fill, part) for part in read.key):
         raise NoFix("its key is made by code that may not run twice")
+    if _OF_ONE & set(words(read.receiver)):
+        raise NoFix("the cache may belong to one request: its callers would wait for other requests")
     if "pipe" in f"{read.receiver} {write.receiver}".lower():
         raise NoFix("a pipeline stores the value later, after the lock")
     for node in module.up(write.call):
@@ -187,6 +195,13 @@ def _told(fill: Fill, statement: ast.stmt, known: set[str]) -> set[str]:
         if inside(node, statement) and (inside(fill.read.call, value) or known & names_in(value))
         for name in names
     }
+
+
+def _length(look: list[ast.stmt], test: ast.stmt, branch: str | None) -> int:
+    """The lines that are repeated: without the branch that is enclosed."""
+    enclosed = getattr(test, branch) if branch is not None else []
+    lines = (look[-1].end_lineno or 0) - look[0].lineno + 1
+    return lines - ((enclosed[-1].end_lineno or 0) - enclosed[0].lineno + 1 if enclosed else 0)
 
 
 def _leaves(statement: ast.stmt) -> bool:
@@ -312,3 +327,23 @@ def _refuse_computed_before(fill: Fill, first: ast.stmt) -> None:
     )
     if not inside_it and not made:
         raise NoFix("it computes before the get")
+
+
+def _refuse_seldom_stored(module: Module, fill: Fill, test: ast.stmt, last_one: ast.stmt) -> None:
+    """Where a function decides whether the value is stored, callers could wait for each other and gain nothing."""
+    for node in module.up(fill.write.call):
+        if isinstance(node, ast.If) and node is not test:
+            for part in ast.walk(node.test):
+                asks = isinstance(part, ast.Call) and last(path(part.func)) not in _SAYS_IF_EMPTY
+                if asks or isinstance(part, ast.Await):
+                    raise NoFix("not each value is stored: callers would wait in vain for the others")
+        if node is test or node is last_one:
+            return
+
+
+def _by_truth(test: ast.stmt) -> bool:
+    """`if found:`, `if not found:`."""
+    condition = test.test if isinstance(test, ast.If) else None
+    if isinstance(condition, ast.UnaryOp) and isinstance(condition.op, ast.Not):
+        condition = condition.operand
+    return isinstance(condition, ast.Name | ast.NamedExpr)

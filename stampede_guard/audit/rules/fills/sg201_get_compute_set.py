@@ -57,6 +57,7 @@ RULE = Rule(
         "other code that reads or deletes those keys. In other functions, and if a file of the run names, deletes or "
         "expires such keys, `with fill_lock(...)` and a second look enclose the computation and the set. Cache, key, "
         "lifetime and format stay; only callers of one process share. None if the look may not run twice or is "
-        "sometimes left out, if a task or a pipeline stores, or if there is a lock already.",
+        "sometimes left out, if the cache belongs to one request, if a function decides whether to store, if a task or "
+        "a pipeline stores, or if there is a lock already.",
     ),
 )

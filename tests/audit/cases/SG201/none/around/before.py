@@ -71,3 +71,22 @@ def taken_by_elif(day):
         found = load(day)
         cache.set(f"elif:{day}", found, 60)
     return found
+
+
+def seldom(day):
+    found = cache.get(f"seldom:{day}")
+    if found is not None:
+        return found
+    found = load(day)
+    if is_over(found):
+        cache.set(f"seldom:{day}", found, 60)
+    return found
+
+
+def of_a_request(day, request_cache):
+    found = request_cache.get(f"request:{day}")
+    if found is None:
+        found = load(day)
+        if len(found) > 2:
+            request_cache.set(f"request:{day}", found, 60)
+    return found
