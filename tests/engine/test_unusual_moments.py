@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from stampede_guard import StampedeGuard
+from stampede_guard.api.results import MISSING
 from stampede_guard.errors import StoreRefused, StoreUnavailable
 from stampede_guard.events import Event, Hook, Stored
 from stampede_guard.stores.memory import MemoryStore
@@ -191,5 +192,37 @@ def test_a_fallbacks_value_that_was_refused_does_not_count_as_stored() -> None:
         assert await first == "before"
         assert [event for event in told if isinstance(event, Stored)] == []
         await holding
+
+    virtually(main)
+
+
+def test_whose_value_is_on_its_way_to_the_store_does_not_compute_again() -> None:
+    async def main(fleet: Moments) -> None:
+        guard, runs = fleet.guard(), 0
+        delayed(guard.engine.runtime().session, "publish", 0.4)
+
+        async def compute() -> int:
+            nonlocal runs
+            runs += 1
+            await asyncio.sleep(0.4)
+            return runs
+
+        assert await guard.get_or_compute(KEY, compute, wait_timeout=0.5) == 1
+        assert runs == 1
+
+    virtually(main)
+
+
+def test_the_value_of_a_block_is_not_stored_after_an_invalidation_by_a_fallback_that_finds_it_made() -> None:
+    async def main(fleet: Moments) -> None:
+        other, guard = fleet.guard(), fleet.guard()
+        delayed(guard.engine.runtime().session, "publish", 0.4)
+        async with guard.single(KEY, wait_timeout=0.5) as entry:
+            assert entry.missing
+            await fleet.until(0.2)
+            assert await other.invalidate(KEY) == "done"
+            await fleet.until(0.4)
+            await entry.set("before")
+        assert await other.get(KEY) is MISSING
 
     virtually(main)

@@ -36,7 +36,9 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
             return future.result()
         passenger.instead = "timeout"
         resort = last_resort(
-            computes_itself=flight.computing and flight.leader is passenger,
+            # Also while its value is on its way to the store: its call would only be computed again. The block of
+            # `single` would give the same value, which a newer token would make newer than an invalidation since.
+            computes_itself=flight.computing and flight.computation.leader == passenger.number,
             bound=passenger.bound,
             has_stale=passenger.stale is not None,
             fallback_limit=0 if flight.bypassed else policy.fallback_limit,

@@ -121,7 +121,7 @@ class Journal:
     # --- questions ---------------------------------------------------------------------------------
 
     def was_away(self, guard: str, began: Moment, ended: Moment) -> bool:
-        """Also: whether the store refused everything, which counts as away."""
+        """Also: whether the store refused everything, or was late: for such a caller it counts as away."""
         away = False
         for moment, label, is_away in self.aways:
             if label == guard and moment <= ended:
@@ -132,7 +132,9 @@ class Journal:
         if away:
             return True
         return any(
-            label == guard and began <= moment <= ended and not getattr(error, "may_pass", True)
+            label == guard
+            and began <= moment <= ended
+            and (getattr(error, "late", False) or not getattr(error, "may_pass", True))
             for moment, label, error in self.store_errors
         )
 
