@@ -160,7 +160,8 @@ class Fleet:
     def _has_refreshed(self, call: Call) -> None:
         """Later callers get nothing older, at least in its process."""
         made, now = self.journal.computations[call.made], self.journal.now()
-        faulty = self.journal.failed_between(call.guard, call.began.time, now.time) or made.kind == "set"
+        faulty = self.journal.failed_between(call.guard, call.began.time, now.time)
+        faulty = faulty or self.journal.was_away(call.guard, call.began, now) or made.kind == "set"
         answer = "pending" if faulty else "done"
         self.journal.changes.append(
             Change(call.guard, call.key, "refresh", made.version, call.began, now, answer)
