@@ -1,8 +1,8 @@
 """Rewrites f-strings of Python 3.12 (PEP 701) for an older parser: `f"{row["id"]}"` becomes `f"{row['id']}"`.
 
 Every line and column stays. A string inside a replacement field gets the other quotes. If that is not possible, it
-becomes a number in parentheses of the same length, because no rule asks for such a text. Fields of several lines in
-an f-string of one line stay as they are, so the file is reported as skipped.
+becomes a number in parentheses of the same length, because no rule asks for such a text. So does an f-string with
+single quotes and a field of several lines: it becomes a sum of numbers, one a line.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class _Literals:
     def __init__(self, source: str) -> None:
         self.source, self.out = source, list(source)
         self.formats = 0  # open formats, one inside the other
+        self.broken = False  # whether a field of the literal has several lines, and single quotes around it
 
     def string(self, start: re.Match[str], around: tuple[str, ...]) -> int:
         """The end of a string literal. `around` are the quotes of the f-strings around it."""
@@ -44,8 +45,11 @@ class _Literals:
         while at < len(self.source):
             if self.source.startswith(quote, at):
                 end = at + len(quote)
-                if around:
+                if self.broken and "\n" in self.source[start.start() : end]:
+                    self._number(start.start(), end)
+                elif around:
                     self._requote(start, end, around)
+                self.broken = self.broken and bool(around)
                 return end
             letter = self.source[at]
             if letter == "\\":
@@ -74,7 +78,7 @@ class _Literals:
             if letter == ":" and not depth:
                 return self._format(at + 1, around)
             if letter == "\n" and any(len(quote) == 1 for quote in around):
-                raise _NoString
+                self.broken = True
             start = _START.match(self.source, at)
             if start is not None:
                 at = start.end() if start[2] is None else self.string(start, around)
@@ -101,6 +105,14 @@ class _Literals:
         end = self._field(at, around)
         self.formats -= 1
         return end
+
+    def _number(self, start: int, end: int) -> None:
+        """Replaces a literal of several lines."""
+        first, *middle, last = self.source[start:end].split("\n")
+        lines = [f"({'0' * (len(first) - 2)}+"]
+        lines += [f"{'0' * (len(line) - 1)}+" if len(line) > 1 else " " * len(line) for line in middle]
+        lines.append(f"{'0' * (len(last) - 1)})")
+        self.out[start:end] = "\n".join(lines)
 
     def _requote(self, start: re.Match[str], end: int, around: tuple[str, ...]) -> None:
         """Gives a nested string the other quotes, if the older parser would stop at it."""

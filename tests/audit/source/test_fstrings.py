@@ -41,9 +41,24 @@ def test_the_older_text_has_every_place_where_it_was(newer: str, known: str) -> 
     ast.parse(known)
 
 
-@pytest.mark.parametrize("text", ['f"{row["id"', "'", 'f"{\n row["id"]}"', '"""', 'f"{a:{b:{c'])
+@pytest.mark.parametrize("text", ['f"{row["id"', "'", '"""', 'f"{a:{b:{c'])
 def test_what_ends_within_a_string_stays(text: str) -> None:
     assert older(text) == text
+
+
+@pytest.mark.parametrize(
+    ("newer", "known"),
+    [
+        ('f"{\n row["id"]}"', "(0+\n00000000000)"),
+        ('f"a{load(\n    {"b": 1},\n)}"', "(0000000+\n000000000000+\n00)"),
+        ('f"a{load(\n\n)\n}"', "(0000000+\n\n \n0)"),
+        ("f'''{\n row['id']}'''", "f'''{\n row['id']}'''"),
+    ],
+)
+def test_a_field_of_several_lines_becomes_a_sum(newer: str, known: str) -> None:
+    assert older(newer) == known
+    assert len(newer) == len(known)
+    ast.parse(known)
 
 
 def test_text_that_every_parser_reads_stays() -> None:
