@@ -14,7 +14,8 @@ from stampede_guard.audit.caching.fills import Fill, accesses_of, decorator_arou
 from stampede_guard.audit.caching.flow import Flow
 from stampede_guard.audit.caching.judging.serving import is_served
 from stampede_guard.audit.caching.keys import skeleton
-from stampede_guard.audit.source.model import Function, Module, position
+from stampede_guard.audit.caching.work import calls_work
+from stampede_guard.audit.source.model import Function, Module, inside, position, returns
 from stampede_guard.audit.source.words import names_in, path
 
 
@@ -126,12 +127,23 @@ def _through_own(module: Module) -> Iterator[Fill]:
             for asked, reader in asked_here
             for stored, writer in storing.get(user, ())
             if _one_entry(reader, does[reader], writer, does[writer])
+            and _is_returned(user, asked)
             and (read := _as_access(asked, reader, does[reader], "read")) is not None
             and (write := _as_access(stored, writer, does[writer], "write")) is not None
         )
         found = next((fill for fill in made if fill is not None), None)
         if found is not None:
             yield found
+
+
+def _is_returned(function: Function, call: ast.Call) -> bool:
+    """Whether a hit is what the function returns. Otherwise the value may be the state of a job, such as its id."""
+    held: set[str] = set()
+    for _node, names, value in function.bindings:
+        if inside(call, value) or (held & names_in(value) and not calls_work(value)):
+            held |= set(names)
+    ends = [end.value for end in returns(function) if end.value is not None]
+    return any(inside(call, value) or held & names_in(value) for value in ends)
 
 
 def _done(module: Module, function: Function) -> Access | None:

@@ -282,3 +282,16 @@ def argument(call: ast.Call, index: int, *names: str) -> ast.expr | None:
 
 def keyword_names(call: ast.Call) -> set[str]:
     return {keyword.arg for keyword in call.keywords if keyword.arg}
+
+
+def returns(function: Function) -> list[ast.Return]:
+    """The returns of a function, without those of functions inside it."""
+    found: list[ast.Return] = []
+    stack: list[ast.AST] = list(function.node.body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Return):
+            found.append(node)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            stack += ast.iter_child_nodes(node)
+    return found
