@@ -16,7 +16,7 @@ from stampede_guard.audit.fixes import naming
 from stampede_guard.audit.fixes.decorators import unkeyed
 from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, seconds
 from stampede_guard.audit.fixes.ownkeys import is_query, own_key, refuse_method, said_in
-from stampede_guard.audit.fixes.signature import judge
+from stampede_guard.audit.fixes.signature import is_closed, judge
 from stampede_guard.audit.plan import Decorate, Delete, Edit, FixPlan, NoFix, Replace, Span, Unwrap
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.model import Module, argument, inside
@@ -54,6 +54,10 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
     if steps is None:
         raise NoFix("the function does more than get, test, compute, set and return")
     node = fill.function.node
+    if not is_closed(module, node.returns, lambda _name, _depth: False):
+        raise NoFix("it declares no result of Python's own types: what it stores may be of a class")
+    if _serves_no_empty_value(steps):
+        raise NoFix("it computes an empty value again, and a decorator would serve it")
     name = naming.locked_cache(module, node)
     if isinstance(fill.read.key[0], ast.Name) and fill.read.key[0].id in fill.function.parameters:
         raise NoFix("the key is a parameter: other files choose it, and may delete it")
@@ -85,6 +89,17 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
     edits += [Delete(Span.of(statement)) for statement in gone]
     edits += [] if steps.hit_first else [Unwrap(Span.of(steps.test))]
     return FixPlan(edits=tuple(edits), reasons=tuple(reasons), key=_said(fill))
+
+
+def _serves_no_empty_value(steps: _Steps) -> bool:
+    """`if cached: return cached`. Text of a value is never empty: `if cached: return json.loads(cached)`."""
+    test = steps.test.test
+    if isinstance(test, ast.UnaryOp):
+        test = test.operand
+    if not isinstance(test, ast.Name | ast.NamedExpr):
+        return False
+    answers = (*(steps.test.body if steps.hit_first else steps.rest),)
+    return not any(isinstance(node, ast.Call) for answer in answers for node in ast.walk(answer))
 
 
 def _own_key(module: Module, fill: Fill) -> tuple[str, set[str]]:
@@ -329,6 +344,8 @@ def of_the_definition(module: Module, hit: Violation) -> FixPlan | None:
     name = naming.locked_cache(module, fill.decorator.node)
     if steps is None:
         raise NoFix("its wrapper does more than get, test, compute, set and return")
+    if not any(last(path(call.func)) == "dumps" and "json" in path(call.func) for call in wrapper.calls):
+        raise NoFix("what it stores may be of a class")
     if name is None or len(outer.arguments) != 1 or len(body) != 2:
         raise NoFix("it does more than to define its wrapper and to return it")
     decorated = outer.arguments[0].arg

@@ -76,6 +76,8 @@ ENCLOSED: list[tuple[str, str, tuple[Any, ...], int, str]] = [
     ("SG201-unsafe-around", "as_long_as_told", (7, 60), 1, "redis"),
     ("SG201-unsafe-around", "pages", (7,), 2, "plain"),
     ("SG201-unsafe-around", "orders.open", (7,), 1, "plain"),
+    ("SG201-unsafe-around", "of_no_declared_type", (7,), 1, "plain"),
+    ("SG201-unsafe-around", "totals", (7,), 1, "plain"),
     ("SG201-unsafe-around", "in_many_steps", (7,), 1, "plain"),
     ("SG203-unsafe-around_a_prefix", "rates", (7,), 1, "redis"),
 ]

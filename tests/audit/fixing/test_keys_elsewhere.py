@@ -14,7 +14,7 @@ from stampede_guard.audit.fixing.files import fixed
 SALES = b"""from django.core.cache import cache
 
 
-def sales(shop):
+def sales(shop) -> int:
     known = cache.get("shop-sales:%d" % shop.id)
     if known is not None:
         return known

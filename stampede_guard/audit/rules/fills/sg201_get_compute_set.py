@@ -51,13 +51,14 @@ RULE = Rule(
         "(a job that is scheduled once).",
         sure="High if the object is known to be a cache; medium if only the key or a TTL suggests it. "
         "Counters, flags, read-modify-write and values that were passed in are left out.",
-        fix="Unsafe: if the function consists of get, test, computation, set and return, it keeps its computation and "
-        "gets `@locked_cache`. If its key consists of constants and parameters, the other parameters become "
-        "`unkeyed`. Otherwise, and for methods, the key stays as it was: `key=lambda self, day: ...`. You must find "
-        "other code that reads or deletes those keys. In other functions, and if a file of the run names, deletes or "
-        "expires such keys, `with fill_lock(...)` and a second look enclose the computation and the set. Cache, key, "
-        "lifetime and format stay; only callers of one process share. None if the look may not run twice or is "
-        "sometimes left out, if the cache belongs to one request, if a function decides whether to store, if a task or "
+        fix="Unsafe: if the function consists of get, test, computation, set and return, and declares a result of "
+        "Python's own types, it keeps its computation and gets `@locked_cache`. If its key consists of "
+        "constants and parameters, the other parameters become `unkeyed`. Otherwise, and for methods, the key "
+        "stays as it was: `key=lambda self, day: ...`. You must find other code that reads or deletes those "
+        "keys. In other functions, and if a file of the run names, deletes or expires such keys, `with "
+        "fill_lock(...)` and a second look enclose the computation and the set. Cache, key, lifetime and "
+        "format stay; only callers of one process share. None if the look may not run twice or is sometimes "
+        "left out, if the cache belongs to one request, if a function decides whether to store, if a task or "
         "a pipeline stores, or if there is a lock already.",
     ),
 )

@@ -52,9 +52,9 @@ RULE = Rule(
         instead="from stampede_guard import locked_cache   # @locked_cache(ttl=300) in its place",
         unless="All functions that it decorates are cheap.",
         sure="High if the object is known to be a cache, else medium.",
-        fix="Unsafe: the inner wrapper is removed, and the decorator returns "
-        "`locked_cache(ttl=...)(function)`. This fixes all its uses at once. Their keys change, and "
-        "every parameter must be a valid key part. If the decorator does more than that, or has parameters of its "
-        "own, `with fill_lock(...)` and a second look enclose the computation in the wrapper, as for SG201.",
+        fix="Unsafe: the inner wrapper is removed, and the decorator returns `locked_cache(ttl=...)(function)`. "
+        "This fixes all its uses at once. Their keys change, and every parameter must be a valid key part. If "
+        "the decorator stores no JSON, does more than that, or has parameters of its own, `with "
+        "fill_lock(...)` and a second look enclose the computation in the wrapper, as for SG201.",
     ),
 )
