@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TypeGuard
 
@@ -13,6 +14,7 @@ from stampede_guard.audit.source.model import Function, Module, inside, owner_cl
 from stampede_guard.audit.source.words import is_cachy, last, names_in, path, text_of, words
 
 # Objects that live for one run or one request: the last word of their class, and what they are made with.
+_VALUE = re.compile(r"cache|memo", re.IGNORECASE)
 _ONE_RUN = frozenset(
     "importer exporter migration job run runner request context session transaction loader parser".split()
 )
@@ -63,7 +65,7 @@ def _fill(module: Module, function: Function, store: ast.Subscript) -> ast.AST |
 
 def _value_fill(module: Module, function: Function) -> ast.AST | None:
     """One value of the module: `global _cached_rates`, `if _cached_rates is not None and ...: return _cached_rates`, an
-    await, `_cached_rates = ...`.
+    await, `_cached_rates = ...`. Or one value of an object, `self._rates_cache`.
     """
     kept = {
         name
@@ -71,6 +73,12 @@ def _value_fill(module: Module, function: Function) -> ast.AST | None:
         if isinstance(node, ast.Global)
         for name in node.names
         if is_cachy(name)
+    }
+    kept |= {
+        name
+        for _node, names, _value in function.bindings
+        for name in names
+        if name.startswith("self.") and _VALUE.search(name) and not _is_made_here(function, name)
     }
     for node, names, value in function.bindings if kept else ():
         stored = kept & {*names}
@@ -197,6 +205,8 @@ def _is_waited_for(function: Function, look: ast.expr, value: ast.expr) -> bool:
     """Whether the stored value comes from something awaited, not only from what was known at the look-up."""
     feeding, seen = names_in(value) - {"self", "cls"}, set[str]()
     waits = [node for node in function.awaits if position(node) > position(look)]
+    if any(inside(wait, value) for wait in waits):
+        return True
     grown = {
         path(call.func.value)
         for call in function.calls

@@ -114,7 +114,8 @@ class Flow:
     def _derived(self, value: ast.expr, at: ast.AST, seen: set[ast.AST]) -> bool:
         if inside(self.read.call, value):
             return not self._falls_back(value)
-        for name in sorted(material(value) & self.names):
+        fresh = {node.target.id for node in ast.walk(value) if isinstance(node, ast.NamedExpr)}
+        for name in sorted((material(value) & self.names) - fresh):
             bound = self._last_binding(name, at)
             if bound is None:
                 continue
@@ -145,7 +146,9 @@ class Flow:
         ]
         changed += [store.value for store in self.function.stores]
         return any(
-            names_in(target) & {name} and position(before[0]) < position(target) < position(at)
+            names_in(target) & {name}
+            and position(before[0]) < position(target) < position(at)
+            and not inside(target, branch)
             for target in changed
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from stampede_guard.audit.source.model import Function, Module, owner_class
+from stampede_guard.audit.source.model import Function, Module, owner_class, returns
 from stampede_guard.audit.source.words import path
 
 _DEEP = 5
@@ -53,7 +53,18 @@ def _made_by(module: Module, func: ast.expr, function: Function | None, depth: i
                 known = annotated(module, maker.node.returns)
                 if known:
                     return known
+    if isinstance(func, ast.Attribute) and path(func.value) in ("self", "cls") and function is not None:
+        cls = owner_class(function)
+        for maker in module.functions_named(func.attr):
+            if cls is not None and maker.cls is cls and not maker.is_async:
+                return _returned(module, maker, depth) or f"{made}()"
     return f"{made}()" if made else ""
+
+
+def _returned(module: Module, maker: Function, depth: int) -> str:
+    """What a method makes: its first return that shows it. Others may return stand-ins."""
+    ends = (end.value for end in returns(maker) if isinstance(end.value, ast.Name | ast.Call))
+    return next((made for end in ends if "." in (made := origin(module, end, maker, depth - 1))), "")
 
 
 def _of_name(module: Module, name: str, function: Function | None, depth: int) -> str:

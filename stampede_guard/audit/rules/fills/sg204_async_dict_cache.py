@@ -41,6 +41,7 @@ RULE = Rule(
         (
             *(re.compile(rb"%s\w*\[" % word) for word in (b"cache", b"Cache", b"CACHE", b"memo")),
             re.compile(rb"global [\w ,]*(?:cache|CACHE|memo)"),
+            re.compile(rb"self\.\w*(?:cache|memo)\w* = "),
         ),
     ),
     check=check,

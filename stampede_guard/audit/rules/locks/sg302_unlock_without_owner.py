@@ -91,6 +91,8 @@ def _frees_a_lock(module: Module, function: Function, key: ast.expr) -> bool:
     if _FORCES.search(function.name):
         return False
     releases = set(words(function.name)) & _RELEASES
+    if releases and named and lockuse.says_lock(function.name):
+        return True  # `release_sync_lock`: it may be taken in another file
     if releases and (named or lockuse.says_lock(lockuse.around(function))):
         return any(is_claim(module, call) for call in module.calls) or any(
             set(words(sibling.name)) & _TAKES or _sets(sibling, function, key)
