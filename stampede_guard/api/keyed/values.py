@@ -228,7 +228,7 @@ class KeyedValues:
 
         It counts as newer than every computation that began before, in all processes: their values are not stored any
         more, and their waiting callers get this one. After `"stored"`, no later caller gets an older value. An
-        invalidation or a computation that begins during this call is newer: then the result is `"superseded"`. The
+        invalidation or a computation that begins during this call may be newer: then the result is `"superseded"`. The
         other results are `"dropped"` and `"pending"`: see docs/calls.md. For a value that was read from a
         database, use `get_or_compute` or `single`: another process may have changed it since.
 
