@@ -61,6 +61,7 @@ NOT_ACCESS = frozenset(
     "remove flush or expire expiry age enabled status metrics hits lock version warm warmup evict reset decorator "
     "namespace property builder policy middleware engine session response_headers count drop purge".split()
 )
+_BEFORE_A_VERB = frozenset(("async", "try", "safe", "safely", "maybe"))
 # Of these, words that may also be what is cached.
 _SUBJECTS = frozenset("stats statistics metrics settings config status info service manager headers".split())
 _FILLERS = (
@@ -285,7 +286,7 @@ def subject(said: Iterable[str]) -> frozenset[str]:
 
 def _verb(said: tuple[str, ...]) -> str:
     """`cache_get_list` gets, `cache_user` caches."""
-    after = next((i for i, word in enumerate(said) if word not in CACHE_WORDS and word != "async"), 0)
+    after = next((i for i, word in enumerate(said) if word not in CACHE_WORDS | _BEFORE_A_VERB), 0)
     return said[after] if said[after] in READ_WORDS | WRITE_WORDS else said[0]
 
 

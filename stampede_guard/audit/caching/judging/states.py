@@ -11,7 +11,7 @@ from stampede_guard.audit.caching.keys import same_key, skeleton
 from stampede_guard.audit.caching.receivers import kind
 from stampede_guard.audit.caching.work import calls_work
 from stampede_guard.audit.source.model import Function, Module, argument, inside, position
-from stampede_guard.audit.source.words import is_cachy, path, text_of, words
+from stampede_guard.audit.source.words import is_cachy, names_in, path, text_of, words
 
 # A method that asks whether work is under way.
 ASKED = (re.compile(rb"(?:is|are|has)_\w*(?:running|locked|lock|busy|progress|processing)\("),)
@@ -126,3 +126,66 @@ def _is_same(function: Function, first: ast.Call, second: ast.Call) -> bool:
     if not first.args or not second.args:
         return not first.args and not second.args
     return same_key(function, (first.args[0],), (second.args[0],))
+
+
+def is_taken_at_once(module: Module, function: Function, read: ast.expr, taken: ast.expr) -> bool:
+    """`if cache.get(key): return`, then a truthy constant is set without another question, and work is done. The
+    set may also stand under `if not flag:` or in `else:`.
+    """
+    if not _is_raised(taken):
+        return False
+    flags = {name for _node, names, value in function.bindings if bare(value) is read for name in names}
+    statement = module.statement(taken)
+    for test in function.tests:
+        if not isinstance(test, ast.If) or not (inside(read, test.test) or flags & names_in(test.test)):
+            continue
+        block = _following(module, test, statement, _says_unset(test.test))
+        if block is not None and any(_works(node, read, taken) for node in block):
+            return True
+    return False
+
+
+def bare(value: ast.expr) -> ast.expr:
+    return value.value if isinstance(value, ast.Await) else value
+
+
+def _says_unset(test: ast.expr) -> bool:
+    match test:
+        case ast.UnaryOp(op=ast.Not()) | ast.Compare(ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
+            return True
+        case _:
+            return False
+
+
+def _following(module: Module, test: ast.If, statement: ast.AST, unset: bool) -> list[ast.stmt] | None:
+    """The statements of a caller that found no flag, if the set is one of them and nothing is decided before it."""
+    if unset:
+        block = test.body
+    elif test.orelse:
+        block = test.orelse
+    elif _ends_without_a_value(test.body[-1]):
+        around = getattr(module.parents.get(test), "body", [])
+        block = around[around.index(test) + 1 :] if test in around else []
+    else:
+        return None
+    if statement not in block:
+        return None
+    before = block[: block.index(statement)]  # type: ignore[arg-type]
+    decided = any(isinstance(node, ast.If | ast.For | ast.While | ast.Try | ast.Return) for node in before)
+    return None if decided else block
+
+
+def _ends_without_a_value(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Return):
+        return statement.value is None or isinstance(statement.value, ast.Constant)
+    return isinstance(statement, ast.Continue | ast.Raise)
+
+
+def _works(statement: ast.stmt, read: ast.expr, taken: ast.expr) -> bool:
+    return any(
+        isinstance(node, ast.Call)
+        and node not in (read, taken)
+        and not _says_something(node)
+        and calls_work(node, (read, taken))
+        for node in ast.walk(statement)
+    )

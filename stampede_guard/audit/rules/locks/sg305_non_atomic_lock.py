@@ -46,6 +46,7 @@ def check(module: Module) -> Iterator[Violation]:
                 or _is_taken_next(module, function, read.call, taken[0].call)
                 or states.is_under_way(function, read.key[0], taken[0].call)
                 or states.is_put_down(module, function, read, taken[0].call)
+                or states.is_taken_at_once(module, function, read.call, taken[0].call)
             ):
                 continue
             if not Flow(module, function, read).tested:
@@ -176,9 +177,8 @@ RULE = Rule(
         instead='if cache.add("sync:running", token, 300):   # one step: SET NX EX\n    sync()',
         unless="It only saves work that may be done twice without harm.",
         sure="Medium: the name of the key or function contains lock, running, busy or the like, the "
-        "same function deletes the flag after its work, another function of the file deletes it, "
-        "or a constant with a short lifetime is set right after "
-        "`if flag: return`.",
+        "same function deletes the flag after its work, another function of the file deletes it, or a constant is "
+        "set without another question after `if flag: return`, under `if not flag:` or in its `else:`.",
         fix="Unsafe: for a Redis client, `if redis.get(key): return` and the set with a TTL right after "
         "it become `if not redis.set(key, 1, ex=60, nx=True): return`. The same applies if the set is "
         "the first statement under `if not redis.get(key):`. A falsy value counted as free before, "

@@ -4,8 +4,10 @@ from django.core.cache import cache
 def greet(user):
     if cache.get(f"greeted:{user}"):
         return
+    if not send(user):
+        return
     cache.set(f"greeted:{user}", 1, 86_400)
-    send(user)
+    count(user)
 
 
 def once(key):
