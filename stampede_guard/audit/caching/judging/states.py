@@ -170,7 +170,7 @@ def _following(module: Module, test: ast.If, statement: ast.AST, unset: bool) ->
         return None
     if statement not in block:
         return None
-    before = block[: block.index(statement)]  # type: ignore[arg-type]
+    before = block[: block.index(statement)]
     decided = any(isinstance(node, ast.If | ast.For | ast.While | ast.Try | ast.Return) for node in before)
     return None if decided else block
 
