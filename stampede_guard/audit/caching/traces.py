@@ -38,6 +38,7 @@ _CALLED_OF = re.compile(rb"(?:\([^()]*\)|\[[^\[\]]*\])*%b\.%b(\w+)%b\(" % (_GAP,
 _FROM = re.compile(rb"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)", re.MULTILINE)
 _ALIAS = re.compile(rb"(\w+)(?:[ \t]+as[ \t]+(\w+))?")
 _IN = re.compile(rb" in ([\w.]+)")
+_CALLS = re.compile(rb"(\w+)%b\(" % _GAP)
 _DEF = re.compile(rb"^([ \t]*)(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 # Methods that sets, lists and files also have.
 _COMMON = frozenset(
@@ -97,16 +98,29 @@ class Traces:
     def may_fill_by_own(self) -> bool:
         """Whether some function calls one that reads, and then one that writes."""
         writers = {name for write in self.writes for name in self._functions_around(write.at)}
-        if not writers:
-            return False
-        readers = {name for read in self.reads for name in self._functions_around(read.at)}
-        asked = sorted(at for name in readers for at in self._calls(name))
+        known: dict[bytes, bool] = {}
         for at in (at for name in writers for at in self._calls(name)):
             around = self._around(at)
-            first = bisect_left(asked, around.start()) if around is not None else len(asked)
-            if first < len(asked) and asked[first] < at:
-                return True
+            called = set(_CALLS.findall(self.data, around.end(), at)) if around is not None else set()
+            for name in called & self._names:
+                if name not in known:
+                    known[name] = self._defines_a_read(name)
+                if known[name]:
+                    return True
         return False
+
+    def _defines_a_read(self, name: bytes) -> bool:
+        """Whether a function with this name reads. Its text is taken to end at the next function."""
+        starts = [found.start() for found in self._defined]
+        ends = [*starts[1:], len(self.data)]
+        return any(
+            found[2] == name and bool(self._reads(start, end))
+            for found, start, end in zip(self._defined, starts, ends, strict=True)
+        )
+
+    @cached_property
+    def _names(self) -> frozenset[bytes]:
+        return frozenset(found[2] for found in self._defined)
 
     @cached_property
     def may_flag(self) -> bool:

@@ -28,7 +28,7 @@ _SHORTEST = 6  # letters of such a word
 _TELLING = 4  # letters of the constant part of a key
 
 
-def is_under_way(function: Function, key: ast.expr, taken: ast.expr) -> bool:
+def is_under_way(function: Function, key: ast.expr, taken: Access) -> bool:
     """`cache.set("regenerating", True)`: the key says what is being done, and the constant that it is."""
     if not _is_raised(taken):
         return False
@@ -39,14 +39,14 @@ def is_under_way(function: Function, key: ast.expr, taken: ast.expr) -> bool:
     )
 
 
-def is_put_down(module: Module, function: Function, read: Access, taken: ast.expr) -> bool:
+def is_put_down(module: Module, function: Function, read: Access, taken: Access) -> bool:
     """A constant is set next after the test. The same key is deleted or set to a falsy constant after the work,
     here or in another function of the file.
     """
     mine = skeleton(function, read.key[0])
     if not _is_raised(taken) or sum(letter.isalpha() for letter in mine) < _TELLING:
         return False
-    between = position(read.call), position(taken)
+    between = position(read.call), position(taken.call)
     if any(
         between[0] < position(call) < between[1] and not _says_something(call) and calls_work(call)
         for call in function.calls
@@ -55,16 +55,18 @@ def is_put_down(module: Module, function: Function, read: Access, taken: ast.exp
         return False
     for other in lockuse.siblings(module, function):
         for call in other.calls:
-            if other is function and position(call) <= position(taken):
+            if other is function and position(call) <= position(taken.call):
                 continue
             if call.args and _lifts(call) and skeleton(other, call.args[0]) == mine:
                 return True
     return False
 
 
-def _is_raised(taken: ast.expr) -> bool:
+def _is_raised(taken: Access) -> bool:
     """Whether a truthy constant is set."""
-    value = argument(taken, 1, "value", "val") if isinstance(taken, ast.Call) else None
+    value = taken.value
+    if isinstance(value, ast.Tuple):  # a setter of the project, perhaps with its key
+        value = value.elts[-1] if len(value.elts) < 3 else None
     return isinstance(value, ast.Constant) and bool(value.value)
 
 
@@ -128,19 +130,19 @@ def _is_same(function: Function, first: ast.Call, second: ast.Call) -> bool:
     return same_key(function, (first.args[0],), (second.args[0],))
 
 
-def is_taken_at_once(module: Module, function: Function, read: ast.expr, taken: ast.expr) -> bool:
+def is_taken_at_once(module: Module, function: Function, read: ast.expr, taken: Access) -> bool:
     """`if cache.get(key): return`, then a truthy constant is set without another question, and work is done. The
     set may also stand under `if not flag:` or in `else:`.
     """
     if not _is_raised(taken):
         return False
     flags = {name for _node, names, value in function.bindings if bare(value) is read for name in names}
-    statement = module.statement(taken)
+    statement = module.statement(taken.call)
     for test in function.tests:
         if not isinstance(test, ast.If) or not (inside(read, test.test) or flags & names_in(test.test)):
             continue
         block = _following(module, test, statement, _says_unset(test.test))
-        if block is not None and any(_works(node, read, taken) for node in block):
+        if block is not None and any(_works(node, read, taken.call) for node in block):
             return True
     return False
 

@@ -44,9 +44,9 @@ def check(module: Module) -> Iterator[Violation]:
                 _names_a_lock(function, read.key[0])
                 or _is_freed(function, read.key[0], taken[0].call)
                 or _is_taken_next(module, function, read.call, taken[0].call)
-                or states.is_under_way(function, read.key[0], taken[0].call)
-                or states.is_put_down(module, function, read, taken[0].call)
-                or states.is_taken_at_once(module, function, read.call, taken[0].call)
+                or states.is_under_way(function, read.key[0], taken[0])
+                or states.is_put_down(module, function, read, taken[0])
+                or states.is_taken_at_once(module, function, read.call, taken[0])
             ):
                 continue
             if not Flow(module, function, read).tested:
@@ -147,25 +147,7 @@ RULE = Rule(
     summary="a flag that is read and then set, used as a lock",
     confidence="medium",
     scope="fleet",
-    hints=(
-        STORES,
-        (
-            b"lock",
-            b"Lock",
-            b"LOCK",
-            b"running",
-            b"mutex",
-            b"busy",
-            b"in_progress",
-            b"processing",
-            b"delete",
-            b"unlink",
-            b"return\n",
-            b"quorum",
-            b"ing",
-            b"False",
-        ),
-    ),
+    hints=(STORES,),
     near=lambda text: text.traces.may_flag or text.has_any(states.ASKED),
     check=check,
     fix=in_one_step,
