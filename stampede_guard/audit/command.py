@@ -25,6 +25,7 @@ from stampede_guard.audit.files import baseline, changes, suppressions
 from stampede_guard.audit.files.discovery import Discovery, Patterns
 from stampede_guard.audit.files.elsewhere import allowed
 from stampede_guard.audit.files.paths import common_folder, relative
+from stampede_guard.audit.files.starters import without_elected
 from stampede_guard.audit.files.uses import counted
 from stampede_guard.audit.finding import CONFIDENCES, plural
 from stampede_guard.audit.reports import FORMATS
@@ -275,7 +276,9 @@ def _judge(
         outcome = audit(
             progress.watch(discovery.files(given.paths)), options, jobs=given.jobs, progress=progress.advance
         )
-    outcome.findings = allowed(counted(outcome.findings, progress.files), progress.files)
+    whole = any(os.path.isdir(path) for path in given.paths)
+    found = counted(outcome.findings, progress.files, whole=whole)
+    outcome.findings = allowed(without_elected(found, progress.files), progress.files)
     outcome.skipped = sorted([*outcome.skipped, *discovery.skipped])
     return outcome
 

@@ -168,6 +168,43 @@ def test_a_decorator_is_reported_with_its_uses(project: Path, capsys: pytest.Cap
     assert said["findings"][0]["message"].endswith("(used 2 times)")  # type: ignore[index]
 
 
+@pytest.mark.parametrize(
+    ("other", "paths", "count"),
+    [
+        ("x = 1\n", ["."], 0),
+        ("x = 1\n", ["app/caching.py"], 1),  # who calls it is not seen
+        ("from app import caching\n\nload = caching.cached(5)(print)\n", ["."], 1),
+        ("from app.caching import cached as kept\n", ["."], 1),
+        ("from app.caching import cached\n\nkept = cached\n", ["."], 1),
+        ('__all__ = ["x", "cached"]\n', ["."], 1),
+    ],
+)
+def test_a_decorator_that_nothing_uses_is_left_out(
+    project: Path, capsys: pytest.CaptureFixture[str], other: str, paths: list[str], count: int
+) -> None:
+    source = (Path(__file__).parent / "cases" / "SG203" / "flagged" / "decorator.py").read_text()
+    (project / "app" / "caching.py").write_text(source.replace("@cached(", "@another("))
+    (project / "app" / "views.py").write_text(other)
+    _code, said = report(capsys, *paths, "--select", "SG203")
+    assert len(said["findings"]) == count  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("elects", "count"), [("", 1), ("if not try_flock():\n        return\n    ", 0)])
+def test_a_scheduler_whose_callers_are_elected_in_another_file_is_left_alone(
+    project: Path, capsys: pytest.CaptureFixture[str], elects: str, count: int
+) -> None:
+    (project / "app" / "jobs.py").write_text(
+        "from apscheduler.schedulers.background import BackgroundScheduler\n\n"
+        "scheduler = BackgroundScheduler()\n\n\ndef init_scheduler():\n    scheduler.start()\n"
+    )
+    (project / "app" / "web.py").write_text(
+        "import fcntl\n\nfrom app.jobs import init_scheduler\n\n\n"
+        f"async def begin():\n    {elects}init_scheduler()\n"
+    )
+    _code, said = report(capsys, ".", "--select", "SG401")
+    assert len(said["findings"]) == count  # type: ignore[arg-type]
+
+
 def test_a_rule_is_explained_by_code_or_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert explain_main(["SG201"]) == 0
     by_code = capsys.readouterr().out

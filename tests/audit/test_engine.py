@@ -59,6 +59,21 @@ def test_tests_environments_and_ignored_files_are_left_out(tmp_path: Path) -> No
     assert {"tests/helper.py", "app/test_main.py"} <= found(tmp_path, include_tests=True)
 
 
+def test_a_module_of_the_program_may_be_called_tests(tmp_path: Path) -> None:
+    lay(
+        tmp_path,
+        {
+            "health/tests.py": b"from django.core.cache import cache\n\ndef failures(push): ...\n",
+            "shop/ab_test.py": b"def variant(user): ...\n",
+            "app/tests.py": b"from django.test import TestCase\n",
+            "app/one_test.py": b"def test_one():\n    pass\n",
+            "app/test.py": b"",
+            "app/conftest.py": b"x = 1\n",
+        },
+    )
+    assert found(tmp_path) == {"health/tests.py", "shop/ab_test.py"}
+
+
 def test_a_link_that_leads_back_is_reported_and_the_walk_ends(tmp_path: Path) -> None:
     lay(tmp_path, {"app/main.py": b""})
     (tmp_path / "app" / "again").symlink_to(tmp_path)

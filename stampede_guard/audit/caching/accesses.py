@@ -9,7 +9,7 @@ from typing import Literal
 
 from stampede_guard.audit.caching.imported import cache_module, followed_function, seen_in
 from stampede_guard.audit.caching.locks import is_nx
-from stampede_guard.audit.caching.receivers import kind
+from stampede_guard.audit.caching.receivers import kind, lives_for_one_request
 from stampede_guard.audit.source.model import Function, Module, argument, keyword_names
 from stampede_guard.audit.source.words import CACHE_WORDS, is_cachy, last, names_in, path, text_of, words
 
@@ -109,6 +109,8 @@ def access_of(module: Module, function: Function, call: ast.Call) -> Access | No
         if plain is not None:
             return plain
         name, receiver = func.attr, path(func.value)
+        if lives_for_one_request(module, func.value, function):
+            return None
         if kind(module, func.value, function) == "no" and not is_cachy(name):
             return None
     elif isinstance(func, ast.Name):

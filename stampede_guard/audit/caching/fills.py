@@ -22,7 +22,7 @@ from stampede_guard.audit.caching.flow import Flow
 from stampede_guard.audit.caching.judging.memos import is_memo
 from stampede_guard.audit.caching.judging.serving import is_served
 from stampede_guard.audit.caching.judging.sparing import spares
-from stampede_guard.audit.caching.keys import same_key, skeleton
+from stampede_guard.audit.caching.keys import gets_another_key, same_key, skeleton
 from stampede_guard.audit.caching.lockuse import key_text
 from stampede_guard.audit.caching.traces import Traces
 from stampede_guard.audit.source.model import Function, Module, inside, owner_class, position
@@ -106,6 +106,8 @@ def _fills(module: Module, function: Function, read: Access, write: Access, read
     if write.value is None:
         return False
     if not (read.sure or write.sure) or not _belong_together(module, function, read, write):
+        return False
+    if gets_another_key(function, read, write):
         return False
     flow = Flow(module, function, read, reads)
     return (

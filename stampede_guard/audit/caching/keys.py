@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import ast
+from typing import Protocol
 
-from stampede_guard.audit.source.model import Function
-from stampede_guard.audit.source.words import path, text_of
+from stampede_guard.audit.caching.work import calls_work
+from stampede_guard.audit.source.model import Function, position
+from stampede_guard.audit.source.words import names_in, path, text_of
+
+
+class Keyed(Protocol):
+    """A read or a write, with its key."""
+
+    @property
+    def call(self) -> ast.expr: ...
+    @property
+    def key(self) -> tuple[ast.expr, ...]: ...
+
 
 _TELLING = 4  # letters: from this length on, the constant part of a key names a family
 
@@ -15,6 +27,35 @@ def same_key(function: Function, one: tuple[ast.expr, ...], other: tuple[ast.exp
         # hget(name, field) and hset(name, mapping=...) share the name
         return bool(one and other) and _same(function, one[0], other[0]) and len(one) + len(other) == 3
     return all(_same(function, a, b) for a, b in zip(one, other, strict=True))
+
+
+def gets_another_key(function: Function, read: Keyed, write: Keyed) -> bool:
+    """Whether a name in both keys is bound to something new in between: `task_id = export.delay(path).id`."""
+    told = _plain_names(read.key) & _plain_names(write.key)
+    if not told:
+        return False
+    known = {
+        ast.dump(value)
+        for node, names, value in function.bindings
+        if told & {*names} and position(node) <= position(read.call)
+    }
+    return any(
+        isinstance(node, ast.Assign | ast.AnnAssign)
+        and told & {*names}
+        and position(read.call) < position(node) < position(write.call)
+        and not told & names_in(value)
+        and "key" not in path(value).lower()
+        and ast.dump(value) not in known
+        and calls_work(value)
+        for node, names, value in function.bindings
+    )
+
+
+def _plain_names(key: tuple[ast.expr, ...]) -> set[str]:
+    """The names of a key, without those of which only an attribute is used."""
+    parts = [node for part in key for node in ast.walk(part)]
+    bases = {id(node.value) for node in parts if isinstance(node, ast.Attribute)}
+    return {node.id for node in parts if isinstance(node, ast.Name) and id(node) not in bases}
 
 
 def _same(function: Function, one: ast.expr, other: ast.expr) -> bool:

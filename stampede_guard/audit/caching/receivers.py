@@ -20,6 +20,10 @@ _OTHER_ORIGIN = re.compile(
     r"ContextVar|contextvars|requests\.|httpx|aiohttp|sqlalchemy|Session\b|session(?:maker|_factory)?\b|os\.environ"
     r"|configparser|Queue|Event\(|QSettings|Cookie"
 )
+# Libraries whose cache is a dict that lives as long as one request.
+_OF_ONE_REQUEST = re.compile(
+    r"^(?:edx_django_utils|openedx|request_cache|django_request_cache)\b.*\bRequestCache(?:\b|\()"
+)
 # Stores of other things, whatever else their names contain: a session, a setting, a request.
 OTHER_WORDS = frozenset(
     "settings setting config configs configuration conf prefs preferences options session sessions cookies cookie "
@@ -44,10 +48,17 @@ def kind(module: Module, node: ast.expr, function: Function | None) -> Kind:
     return memo[key]
 
 
+def lives_for_one_request(module: Module, node: ast.expr, function: Function | None) -> bool:
+    """`RequestCache("slugs")` of edx-django-utils: no other caller sees its entries."""
+    return "RequestCache" in module.source and bool(_OF_ONE_REQUEST.search(origin(module, node, function)))
+
+
 def _kind(module: Module, node: ast.expr, function: Function | None) -> Kind:
     dotted = path(node)
     name = last(dotted)
     said = words(name)
+    if lives_for_one_request(module, node, function):
+        return "no"
     if dotted in ("self", "cls"):
         cls = owner_class(function)
         return "cache" if cls is not None and _is_cache_class(module, cls) else "no"

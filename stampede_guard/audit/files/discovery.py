@@ -11,6 +11,7 @@ from pathlib import Path
 
 from stampede_guard.audit.files.gitignore import Ignores, above
 from stampede_guard.audit.files.paths import relative, seen_from
+from stampede_guard.audit.files.reading import Unreadable, read
 from stampede_guard.audit.finding import SkippedFile
 
 # Folders that never contain the project's own code. A folder named on the command line is walked all the same.
@@ -20,7 +21,12 @@ FOREIGN = frozenset(
     "__pypackages__ site-packages .direnv buck-out .ipynb_checkpoints".split()
 )
 _TEST_FOLDERS = frozenset(("test", "tests", "testing", "__tests__", "unittests", "e2e"))
-_TEST_FILE = re.compile(r"(?:test_.*|.*_tests?|tests?|conftest)\.py")
+_TEST_FILE = re.compile(r"(?:test_.*|conftest)\.py")
+# `tests.py` and `ab_test.py` may also belong to the program: what they contain decides.
+_PERHAPS_TESTS = re.compile(r"(?:.*_tests?|tests?)\.py")
+_TESTS = re.compile(
+    rb"\b(?:pytest|unittest|TestCase|doctest|hypothesis|nose|def test\w*)\b|^class Test|^\s*assert\b", re.M
+)
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ class Discovery:
         if is_folder:
             if entry.name in FOREIGN or (not self.include_tests and entry.name in _TEST_FOLDERS):
                 return
-        elif not entry.name.endswith(".py") or (not self.include_tests and _TEST_FILE.fullmatch(entry.name)):
+        elif not entry.name.endswith(".py") or (not self.include_tests and _is_test(entry)):
             return
         if ignores.matches(real, is_folder=is_folder) or self._excluded(entry.path):
             return
@@ -112,6 +118,16 @@ class Discovery:
 
     def _excluded(self, path: str) -> bool:
         return any(patterns.match(path) for patterns in self.exclude)
+
+
+def _is_test(entry: os.DirEntry[str]) -> bool:
+    if _PERHAPS_TESTS.fullmatch(entry.name) is None or _TEST_FILE.fullmatch(entry.name):
+        return _TEST_FILE.fullmatch(entry.name) is not None
+    try:
+        data = read(entry.path)
+    except Unreadable:
+        return False  # the run tells why
+    return not data.strip() or _TESTS.search(data) is not None
 
 
 def matches(path: str, pattern: str) -> bool:

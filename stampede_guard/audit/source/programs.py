@@ -18,6 +18,12 @@ _WEB = re.compile(
     r"^\s*(?:from|import)\s+(?:fastapi|starlette|flask|quart|sanic|litestar|django|aiohttp\.web)\b", re.M
 )
 
+# Programs that go on: daemons, workers, schedulers.
+_GOES_ON = re.compile(
+    r"while (?:True|1|not )|_forever|\.serve\w*\(|asyncio\.run\(|schedul|celery|\.consume\(|Thread\(|@\w*task\b",
+    re.I,
+)
+
 
 def runs_alone(module: Module, function: Function) -> bool:
     """Whether the function runs in a program of its own, as far as its file shows."""
@@ -26,6 +32,20 @@ def runs_alone(module: Module, function: Function) -> bool:
     known: set[Function] | None = module.memo.get("alone")
     if known is None:
         known = module.memo["alone"] = _alone(module)
+    return any(scope in known for scope in function.chain())
+
+
+def is_started_by_hand(module: Module, function: Function) -> bool:
+    """Whether a person starts the program of the function, and it ends: a management command, a script."""
+    if _GOES_ON.search(module.source):
+        return False
+    if _FOLDERS.search(module.path.replace("\\", "/")) or _is_command(function):
+        return True
+    if "__main__" not in module.source or _WEB.search(module.source) is not None:
+        return False
+    known: set[Function] | None = module.memo.get("by-hand")
+    if known is None:
+        known = module.memo["by-hand"] = _with_callees(module, _started_by_main(module))
     return any(scope in known for scope in function.chain())
 
 
@@ -38,6 +58,12 @@ def _alone(module: Module) -> set[Function]:
     found = {function for function in module.functions if _is_task(function)} | _enqueued(module)
     if "__main__" in module.source and _WEB.search(module.source) is None:
         found |= _started_by_main(module)
+    return _with_callees(module, found)
+
+
+def _with_callees(module: Module, found: set[Function]) -> set[Function]:
+    """These, and functions of this file that only they call."""
+    found = set(found)
     for _ in range(len(module.functions)):
         more = {f for f in _called(module, found) - found if _only_from(module, f, found)}
         if not more:

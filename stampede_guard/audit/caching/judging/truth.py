@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Literal
 
 from stampede_guard.audit.caching.flow import Flow
@@ -32,6 +33,8 @@ _SINGULAR = frozenset(
     "status stats statistics metrics analytics address access process class analysis progress news settings config "
     "details settings kwargs params headers basis options preferences bus this its headers".split()
 )
+# Texts that are no answer if they are empty.
+_NEVER_EMPTY = frozenset("token jwt secret password credential credentials apikey certificate".split())
 _EMPTY_TYPES = frozenset("list List set Set int float bool Sequence frozenset Iterable".split())
 _OTHER_TYPES = frozenset("Any Decimal Optional Dict Mapping Tuple".split())
 _DEPTH = 5
@@ -39,7 +42,7 @@ _DEPTH = 5
 
 def truth(flow: Flow, value: ast.expr | None, at: ast.AST) -> Truth:
     """Whether the value written at a place can be falsy."""
-    if value is None or _is_guarded(flow, value, at):
+    if value is None or _is_guarded(flow, value, at) or _has_parts(flow, value, at):
         return "never"
     if _is_text_on_a_hit(flow):
         return "never"
@@ -94,6 +97,10 @@ class _Judge:
 
     def _of_name(self, name: str, at: ast.AST, depth: int) -> Truth:
         bound = self.flow._bindings_before(name, at)
+        if _NEVER_EMPTY.issuperset(words(name)[-1:]):
+            return (
+                "maybe" if any(isinstance(v, ast.Constant) and v.value == "" for _n, v in bound) else "never"
+            )
         found = [self.of(source, node, depth - 1) for node, source in bound if _is_plain(node)]
         if len(found) < len(bound):
             return _by_name(name)
@@ -212,6 +219,8 @@ def _by_name(name: str) -> Truth:
     said = words(name)
     if not said:
         return "unknown"
+    if said[-1] in _NEVER_EMPTY:
+        return "never"
     if said[0] in _PLURAL_VERBS or _NUMBERS & {said[-1]} or said[-1] in ("list", "ids", "queryset", "qs"):
         return "maybe"
     plural = said[-1].endswith("s") and not said[-1].endswith("ss") and said[-1] not in _SINGULAR
@@ -248,6 +257,65 @@ def _is_guarded(flow: Flow, value: ast.expr, at: ast.AST) -> bool:
         and not _bound_between(flow, sources, test, at)
         for test in flow.function.tests
     )
+
+
+def _has_parts(flow: Flow, value: ast.expr, at: ast.AST) -> bool:
+    """Whether each caller reads a part that an empty value does not have: `return found["tags"], found["rest"]`."""
+    if not isinstance(value, ast.Name):
+        return False
+    bound = flow._last_binding(value.id, at)
+    return bound is not None and any(
+        isinstance(part.value, ast.Name)
+        and part.value.id == value.id
+        and isinstance(part.ctx, ast.Load)
+        and _is_constant(part.slice)
+        and position(part) > position(bound[0])
+        and not inside(part, bound[0])
+        and _is_always_read(flow, part, at)
+        for part in ast.walk(flow.function.node)
+        if isinstance(part, ast.Subscript)
+    )
+
+
+def _is_constant(node: ast.expr) -> bool:
+    node = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(node, ast.Constant)
+
+
+def _is_always_read(flow: Flow, part: ast.AST, at: ast.AST) -> bool:
+    """Whether whoever passes the write reads the part, and nobody catches its absence."""
+    below = part
+    for around in flow.module.up(part):
+        if around is flow.function.node:
+            return True
+        match around:
+            case ast.Try(handlers=handlers):
+                if any(
+                    "Error" in text and _ABSENT.search(text) for h in handlers if (text := ast.unparse(h))
+                ):
+                    return False
+            case ast.BoolOp(values=values) if below is not values[0]:
+                return False
+            case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) if below is not test:
+                if not inside(at, around) or inside(at, test):
+                    return False
+            case (
+                ast.For()
+                | ast.AsyncFor()
+                | ast.comprehension()
+                | ast.ListComp()
+                | ast.Lambda()
+                | ast.FunctionDef()
+                | ast.AsyncFunctionDef()
+            ):
+                return False
+            case _:
+                pass
+        below = around
+    return False
+
+
+_ABSENT = re.compile(r"except[^:]*(?:KeyError|IndexError|LookupError|TypeError)")
 
 
 def _bound_between(flow: Flow, names: set[str], test: ast.AST, at: ast.AST) -> bool:

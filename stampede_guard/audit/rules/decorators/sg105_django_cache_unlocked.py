@@ -17,6 +17,17 @@ _PAGES = frozenset(("cache_page", "aget_or_set", "cache_page_for_anonymous"))
 _LOCKING = ("cashews", "dogpile", "aiocache", "diskcache", "cachebox", "stampede_guard", "werkzeug")
 
 
+# Functions without a cost, given as the default.
+_FREE = frozenset(
+    (
+        "time.time",
+        "time.monotonic",
+        "uuid.uuid4",
+        "datetime.datetime.now",
+        "datetime.datetime.utcnow",
+        "django.utils.timezone.now",
+    )
+)
 _GUARDED = "stampede_guard.integrations.django"
 """With the cache backend of this package, both compute once."""
 
@@ -80,6 +91,8 @@ def _computes(module: Module, call: ast.Call) -> bool:
         case None | ast.Constant():
             return False
         case ast.List(elts=[]) | ast.Tuple(elts=[]) | ast.Dict(keys=[]):
+            return False
+        case ast.Name() | ast.Attribute() if module.resolve(default) in _FREE:
             return False
         case ast.Name(id=name):
             return not isinstance(module.values.get(name), ast.Constant) and not name.isupper()

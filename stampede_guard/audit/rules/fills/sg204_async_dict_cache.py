@@ -10,7 +10,7 @@ from stampede_guard.audit.caching.cost import cost
 from stampede_guard.audit.caching.dictcaches import dict_fills
 from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
 from stampede_guard.audit.rule import Documentation, Rule, Violation
-from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.programs import runs_alone
 
 
@@ -18,7 +18,7 @@ def check(module: Module) -> Iterator[Violation]:
     reported = {fill.function for fill in fills(module)}
     for function, node in dict_fills(module):
         assert isinstance(node, ast.expr)
-        if function in reported or runs_alone(module, function):
+        if function in reported or runs_alone(module, function) or _is_joined(module, function):
             continue
         yield Violation(
             node=node,
@@ -27,6 +27,11 @@ def check(module: Module) -> Iterator[Violation]:
             function=owned_name(function),
             cost=cost(function.node),
         )
+
+
+def _is_joined(module: Module, function: Function) -> bool:
+    """`alru_cache` of async_lru: concurrent callers with the same arguments wait for one of them."""
+    return any(module.resolve(d).startswith("async_lru.") for d in function.node.decorator_list)
 
 
 RULE = Rule(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.caching.fills import Fill, fills, owned_name, what_is_cached
 from stampede_guard.audit.caching.flow import Flow
+from stampede_guard.audit.caching.imported import followed_function
 from stampede_guard.audit.caching.judging.truth import truth
 from stampede_guard.audit.fixes.expressions import asks_for_none
 from stampede_guard.audit.prefilter import STORES
@@ -20,11 +21,14 @@ _BYTES = re.compile(
     r"(?:^|\.)(?:aio|django_)?redis\w*\.|(?:^|\.)(?:valkey|coredis|glide|aioredis|pymemcache)\.|get_redis_connection"
 )
 
+# What these answer on a miss is empty, and not None.
+_EMPTY_MISSES = frozenset("hgetall smembers lrange zrange zrevrange zrangebyscore hkeys hvals".split())
+
 
 def check(module: Module) -> Iterator[Violation]:
     for fill in fills(module):
         flow = Flow(module, fill.function, fill.read)
-        if fill.read.what != "read" or _gives_bytes(module, fill):
+        if fill.read.what != "read" or _gives_bytes(module, fill) or _misses_are_empty(module, fill):
             continue
         test = _truth_test(flow)
         falsy = truth(flow, _stored(fill), fill.write.call) if test is not None else "never"
@@ -87,6 +91,20 @@ def _gives_bytes(module: Module, fill: Fill) -> bool:
     return isinstance(write, ast.Call) and last(path(write.func)) in ("setex", "psetex", "hset")
 
 
+def _misses_are_empty(module: Module, fill: Fill) -> bool:
+    """A read that answers {} or [] on a miss. Redis has no empty hash or list, and `is None` would never be true."""
+    call = fill.read.call
+    if not isinstance(call, ast.Call):
+        return False
+    if last(path(call.func)) in _EMPTY_MISSES:
+        return True
+    helper = module.callee(call, fill.function)
+    if helper is None:
+        followed = followed_function(module, path(call.func))
+        helper = followed[1] if followed is not None else None
+    return helper is not None and any(last(path(inner.func)) in _EMPTY_MISSES for inner in helper.calls)
+
+
 RULE = Rule(
     code="SG205",
     name="falsy-miss",
@@ -109,8 +127,10 @@ RULE = Rule(
         unless="A falsy value never occurs.",
         sure="Medium if the value is a number, a collection or an answer to a question, as far as its code or "
         "name shows; else low. Silent if it cannot be falsy: the write is under a test of the value, an "
-        "empty value returns or raises before it, or it is an object, serialised text, or a literal with "
-        "contents. Silent for Redis clients, because 0 comes back from them as text.",
+        "empty value returns or raises before it, or it is an object, serialised text, a literal with "
+        "contents, a token, or a value of which a constant part is read in each case. Silent for "
+        "`hgetall` and its like, which answer a miss with {} or []. Silent for Redis clients, "
+        "because 0 comes back from them as text.",
         fix="`if count:` becomes `if count is not None:`. Unsafe in each case: a stored empty value is then served "
         "for its lifetime, and no code shows whether it is an answer, or means that nobody may or nothing is "
         "known yet. None if an empty value is stored on a failure, or if the get names another default.",

@@ -14,7 +14,7 @@ from stampede_guard.audit.fixes.owners import by_its_owner
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Function, Module, argument
-from stampede_guard.audit.source.words import words
+from stampede_guard.audit.source.words import last, names_in, words
 
 _RELEASES = frozenset("release unlock free unlocked unlocks releases aexit exit".split())
 _SETS = frozenset(("set", "setex", "psetex"))
@@ -22,6 +22,7 @@ _TAKES = frozenset("acquire obtain".split())
 _FORCES = re.compile(
     r"force|admin|init|setup|startup|clear|reset|flush|clean|purge|stale|test", re.IGNORECASE
 )
+_CLOCKS = frozenset("time monotonic perf_counter now utcnow".split())
 _DELETES = re.compile(r"delete|unlink")
 # WATCH makes the comparison and the following commands one transaction.
 _SCRIPTS = frozenset(("eval", "evalsha", "register_script", "fcall", "execute_command", "watch"))
@@ -37,6 +38,7 @@ def check(module: Module) -> Iterator[Violation]:
                 "expire" in call.func.attr
                 or len(call.args) != 1
                 or kind(module, call.func.value, function) == "no"
+                or _is_within_its_lifetime(module, function, call)
             ):
                 continue
             if _frees_a_lock(module, function, call.args[0]):
@@ -46,6 +48,50 @@ def check(module: Module) -> Iterator[Violation]:
                     "late frees another holder's lock",
                     function=function.name,
                 )
+
+
+def _is_within_its_lifetime(module: Module, function: Function, call: ast.Call) -> bool:
+    """`if time.monotonic() < timeout_at and status: cache.delete(lock)`, the recipe of Celery's documentation."""
+    ends = {
+        name
+        for _node, names, value in function.bindings
+        for name in names
+        if any(_is_clock(module, part) for part in ast.walk(value)) and _has_margin(value)
+    }
+    early = {
+        name
+        for _node, names, value in function.bindings
+        for name in names
+        if any(_is_early(module, part, ends) for part in ast.walk(value))
+    }
+    tests = [around.test for around in module.up(call) if isinstance(around, ast.If)]
+    return any(
+        _is_early(module, part, ends) or (isinstance(part, ast.Name) and part.id in early)
+        for test in tests
+        for part in ast.walk(test)
+    )
+
+
+def _is_early(module: Module, node: ast.AST, ends: set[str]) -> bool:
+    """Whether the clock is compared with a time that lies before the end. Without a margin, the deletion is late."""
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        return False
+    sides = (node.left, node.comparators[0])
+    if isinstance(node.ops[0], ast.Gt | ast.GtE):
+        sides = (sides[1], sides[0])
+    elif not isinstance(node.ops[0], ast.Lt | ast.LtE):
+        return False
+    return any(_is_clock(module, part) for part in ast.walk(sides[0])) and (
+        bool(names_in(sides[1]) & ends) or _has_margin(sides[1])
+    )
+
+
+def _has_margin(value: ast.expr) -> bool:
+    return any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) for part in ast.walk(value))
+
+
+def _is_clock(module: Module, node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and last(module.resolve(node.func)) in _CLOCKS
 
 
 def _compares_an_owner(module: Module, function: Function) -> bool:
@@ -150,7 +196,8 @@ RULE = Rule(
         example="if await redis.set(lock, 1, nx=True, ex=30):\n    try: ...\n    finally:\n      "
         "  await redis.delete(lock)",
         instead="Store a random token, and delete with a script that compares it (or hold a lease: guard.single).",
-        unless="An operator frees the lock by hand: functions called force, clear, reset and the like are "
+        unless="The deletion happens only some time before the lifetime ends, by a clock (not reported). "
+        "An operator frees the lock by hand: functions called force, clear, reset and the like are "
         "not reported.",
         sure="High if the same function or class takes the lock, or is called release.",
         fix="Unsafe: the constant becomes a random token, and the deletion becomes a script that compares "

@@ -27,6 +27,8 @@ def check(module: Module) -> Iterator[Violation]:
     for node, holder, key, function in growths:
         if holder in shrinking or not holder or _is_few(module, node, key, function):
             continue
+        if key is None and _has_constant_keys(module, holder):
+            continue
         if _is_local(holder, function) or _BOUNDED.search(_made(module, node, holder, function)):
             continue
         yield Violation(
@@ -135,6 +137,24 @@ def _is_few(module: Module, node: ast.AST, key: ast.expr | None, function: Funct
         return False
     loops = [around for around in module.up(node) if isinstance(around, ast.For)]
     return any(names_in(loop.target) & names_in(key) for loop in loops) or "loop" in path(key)
+
+
+def _has_constant_keys(module: Module, holder: str) -> bool:
+    """Whether the file uses a defaultdict only with constant keys: `self.locks["new_block"]`."""
+    name, keys = last(holder), list[ast.expr]()
+    for node in ast.walk(module.tree):
+        said = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        if (
+            said != name
+            or not isinstance(node, ast.Name | ast.Attribute)
+            or not isinstance(node.ctx, ast.Load)
+        ):
+            continue
+        used = module.parents.get(node)
+        if not isinstance(used, ast.Subscript) or used.value is not node:
+            return False  # a caller gets the dict, and its keys are not seen here
+        keys.append(used.slice)
+    return bool(keys) and all(isinstance(key, ast.Constant) for key in keys)
 
 
 def _is_local(holder: str, function: Function | None) -> bool:

@@ -11,13 +11,16 @@ from stampede_guard.audit.fixes.expressions import scan
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.origins import origin
+from stampede_guard.audit.source.programs import is_started_by_hand
 from stampede_guard.audit.source.words import is_cachy, last, path, text_of
 
 
 def check(module: Module) -> Iterator[Violation]:
     for call in module.calls_of("keys", "execute_command"):
         function = module.owners.get(call)
-        if _is_keys(module, call, function) or _is_command(call):
+        if not _is_keys(module, call, function) and not _is_command(call):
+            continue
+        if function is None or not is_started_by_hand(module, function):
             yield Violation(
                 node=call,
                 message="KEYS walks the whole keyspace in one step and blocks every other client: "
@@ -72,7 +75,8 @@ RULE = Rule(
         "With a million keys, all clients wait for it.",
         example='for key in await redis.keys("user:*"): ...',
         instead='async for key in redis.scan_iter("user:*", count=500): ...',
-        unless="The server is small and used by this program only, as in a test.",
+        unless="The server is small and used by this program only, as in a test. Management commands, and scripts "
+        "that end, are not reported: a person starts them.",
         sure="High: `.keys` with a pattern, on an object that is a client by its name, its origin or the "
         "pattern.",
         fix="Unsafe: `keys(pattern)` becomes `scan_iter(pattern)`, collected in a list if it is not used "
