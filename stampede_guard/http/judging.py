@@ -33,6 +33,7 @@ from stampede_guard.http.spec.vary import names_in_vary, nominated
 from stampede_guard.policy import Policy
 
 __all__ = [
+    "LONGEST_STORED",
     "SERVER_ERRORS",
     "is_anybodys",
     "judge",
@@ -53,7 +54,8 @@ _GENERAL = frozenset({400, *range(452, 500)})
 _CONTROL = re.compile(rb"[\r\n\0]")
 """RFC 9110, 5.5: a downstream server may read these as another line."""
 _SHORTEST = 0.001
-_LONGEST = 10 * 366 * 86_400.0
+LONGEST_STORED = 10 * 366 * 86_400.0
+"""Seconds: no policy has a longer lifetime."""
 _MOST_ON_THE_WAY = 0.5
 """The largest share of its lifetime that a response's travel time may count. RFC 9111, 4.2.3, has no such bound.
 But a response that takes longer to make than it is fresh would be useless to its waiters, and each would call the
@@ -316,7 +318,9 @@ def lifetimes(stored: StoredResponse, policy: Policy) -> Policy | None:
         return None
     left = min(stored.lifetime, float(MOST_SECONDS)) - stored.age
     # In whole milliseconds, as the store counts: so responses that were made equally fast share a policy.
-    return _lasting(policy, min(max(round(left, 3), _SHORTEST), _LONGEST), min(stored.keep, _LONGEST))
+    return _lasting(
+        policy, min(max(round(left, 3), _SHORTEST), LONGEST_STORED), min(stored.keep, LONGEST_STORED)
+    )
 
 
 @functools.lru_cache(maxsize=256)

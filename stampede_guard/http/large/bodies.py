@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from stampede_guard.engine.engine import NOTHING, Engine
 from stampede_guard.engine.plan import Plan
+from stampede_guard.http.judging import LONGEST_STORED
 from stampede_guard.http.pieces.handover import Handover
 from stampede_guard.http.pieces.layout import PieceLayout
 from stampede_guard.http.pieces.piece import PIECE_BYTES, plan_of_pieces
@@ -78,8 +79,10 @@ class LargeBodies:
         if length is None or not 0 < length <= self._most_bytes or not _is_whole(request, draft):
             return None
         layout = PieceLayout(secrets.token_hex(16), PIECE_BYTES, length)
+        # However long its lifetime is, it ends before its pieces.
+        draft = replace(draft, lifetime=min(draft.lifetime, draft.age + LONGEST_STORED - READING_SECONDS))
         seconds = round(max(0.0, draft.lifetime - draft.age), 3) + READING_SECONDS
-        plan = plan_of_pieces(self._responses.policy, ttl=seconds)
+        plan = plan_of_pieces(self._responses.policy, ttl=min(seconds, LONGEST_STORED))
         writer = PieceWriter(self._engine, plan, layout)
         try:
             ready = await writer.ready()

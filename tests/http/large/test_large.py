@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis.asyncio
@@ -14,6 +14,7 @@ from stampede_guard.errors import Misuse
 from stampede_guard.http.middleware import StampedeMiddleware
 from stampede_guard.http.operating.listing import stored_urls
 from stampede_guard.http.pieces.piece import PIECE_BYTES, PieceGone
+from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing import FaultyStore
 from tests.http.asgi import request, scope_of
@@ -138,18 +139,18 @@ async def test_an_invalidation_in_mid_body_is_seen_at_once_and_generations_are_n
             assert is_whole(client.body, 1)
 
 
+async def _stored(fleet: Fleet) -> StoredResponse:
+    engine = fleet.guards[0].engine
+    plan = fleet.middlewares[0].cache.plan
+    _, stored = await engine.judged.read(plan, engine.prefix + "http3:http://example.test/?")
+    return cast(StoredResponse, stored)
+
+
 async def _forget(fleet: Fleet, number: int) -> None:
     """The store drops a piece, as a full server may."""
-    engine = fleet.guards[0].engine
-    (stored,) = [
-        value
-        for _, value in [
-            await engine.judged.read(
-                fleet.middlewares[0].cache.plan, engine.prefix + "http3:http://example.test/?"
-            )
-        ]
-    ]
-    await engine.invalidate(engine.prefix + stored.pieces.name(number), fleet.guards[0].policy)
+    engine, layout = fleet.guards[0].engine, (await _stored(fleet)).pieces
+    assert layout is not None
+    await engine.invalidate(engine.prefix + layout.name(number), fleet.guards[0].policy)
 
 
 async def test_without_its_first_piece_the_response_is_a_miss() -> None:
@@ -307,3 +308,13 @@ async def test_a_client_that_leaves_ends_the_reading_and_a_receive_that_repeats_
 
         await fleet.middlewares[0](scope_of("GET", "/", []), receive, send)
         assert is_whole(b"".join(message.get("body", b"") for message in messages))
+
+
+@pytest.mark.parametrize("seconds", [2**31, 10 * 366 * 86_400])
+async def test_the_longest_lifetimes_are_stored_and_the_response_ends_before_its_pieces(seconds: int) -> None:
+    app = LargeApp(cache_control=f"public, max-age={seconds}")
+    async with Fleet(app, **OPTIONS) as fleet:
+        for _ in range(2):
+            assert is_whole((await fleet.get()).body)
+        fleet.clock.advance(10 * 366 * 86_400 - 300)
+        assert is_whole((await fleet.get()).body, 2)
