@@ -25,6 +25,7 @@ from typing import Any
 
 from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.errors import PolicyError
+from stampede_guard.options import takes_options
 from stampede_guard.values.forks import in_children
 
 __all__ = ["DEFAULT_WAIT", "FillLock", "fill_lock"]
@@ -47,6 +48,7 @@ _lock = threading.Lock()
 _inside: dict[Hashable, _First] = {}
 
 
+@takes_options("fill_lock", own=("wait",))
 def fill_lock(*key: object, wait: Duration = DEFAULT_WAIT) -> FillLock:
     """`with fill_lock("report", day):`, and `async with` in a coroutine of asyncio. Callers with equal keys share one.
 
@@ -134,7 +136,7 @@ def _hashable(part: object) -> Hashable:
 
 
 @in_children
-def _forget() -> None:
+def _leave_the_parents() -> None:
     """The callers inside are threads of the parent."""
     global _lock
     _lock = threading.Lock()

@@ -71,10 +71,10 @@ def flag(*, default: bool = False) -> Any:
     return _field(default, "", check)
 
 
-def one_of(default: str | None, *allowed: str | None) -> Any:
+def one_of(default: str | None, *allowed: str | None, words: str = "") -> Any:
     def check(value: object) -> object:
         if value not in allowed:
-            raise ValueError(f"it must be one of {', '.join(map(str, allowed))}")
+            raise ValueError(words or f"it must be one of {', '.join(map(str, allowed))}")
         return value
 
     return _field(default, "", check)

@@ -186,7 +186,9 @@ class Policy(_Given):
     sample: float = number(1.0, "share", "0 (no key)", "1 (every key)")
     share: bool = flag()
     strict: bool = flag()
-    compression: Compression | None = one_of(None, None, *get_args(Compression))
+    compression: Compression | None = one_of(
+        None, None, *get_args(Compression), words='it must be "zstd", or None for no compression'
+    )
     compression_min_bytes: int = count(4 * 1024, least=0)
 
     if TYPE_CHECKING:
