@@ -12,7 +12,8 @@ import redis.asyncio
 
 from stampede_guard import StampedeGuard
 
-guard = StampedeGuard.from_url(sys.argv[1], namespace=sys.argv[2])
+# On a busy machine, steps that are not answered within the usual half second would be lost, as documented.
+guard = StampedeGuard.from_url(f"{sys.argv[1]}?socket_timeout=30", namespace=sys.argv[2])
 client = redis.asyncio.Redis.from_url(sys.argv[1])
 
 

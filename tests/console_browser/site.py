@@ -22,7 +22,7 @@ ACTIONS = ("mode", "invalidate", "release_lease", "run_job", "pause_job", "resum
 
 
 async def main(url: str, namespace: str) -> None:
-    guard = StampedeGuard.from_url(url, namespace=namespace)
+    guard = StampedeGuard.from_url(f"{url}?socket_timeout=30", namespace=namespace)
 
     @guard.locked_cache(ttl=300, name="shop.<b>bold</b>")
     async def bold(number: int) -> int:
