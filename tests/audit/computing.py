@@ -6,6 +6,7 @@ import asyncio
 import time
 
 calls: list[object] = []
+questions: list[object] = []
 LASTS = 0.1  # seconds
 
 
@@ -25,3 +26,9 @@ def compute_in_a_thread(value: object = 1) -> int:
     calls.append(value)
     time.sleep(LASTS)
     return 80
+
+
+def asked(value: object = 1) -> bool:
+    """What each caller must be asked, whether the value is cached or not."""
+    questions.append(value)
+    return True

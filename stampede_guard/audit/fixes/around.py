@@ -1,7 +1,7 @@
 """Get, compute, set by hand gets `with fill_lock(...)` around the computation, and a second look in it: SG201, SG203.
 
 The cache, its key, its lifetime, its format and its errors stay as they are. The look (the get, its decoding and its
-test) is repeated in the lock. So it may contain nothing that may not run twice: see `_may_repeat`.
+test) is repeated in the lock. So it may contain nothing that may not run twice: see `repeats`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from stampede_guard.audit.caching.fills import Fill, fills
 from stampede_guard.audit.caching.locks import locks_of
 from stampede_guard.audit.files.comments import lost_comment
 from stampede_guard.audit.fixes import naming
+from stampede_guard.audit.fixes.repeats import is_pure, may_repeat
 from stampede_guard.audit.fixes.texts import source
 from stampede_guard.audit.plan import Enclose, FixPlan, NoFix, Span
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.model import Module, inside
-from stampede_guard.audit.source.words import is_cachy, last, names_in, path, words
+from stampede_guard.audit.source.words import last, names_in, path, words
 
 Fixed = Callable[[Module, Violation], FixPlan | None]
 
@@ -30,13 +31,6 @@ _WAITS = (
 _EMPTY = "an empty value is no hit: then callers wait for the first one, and each of them computes after it"
 _ASKS_TWICE = "a miss asks the cache twice: find tests and metrics that count the gets"
 _LONGEST_LOOK = 12  # lines that are repeated
-# Calls that give the same answer twice and change nothing.
-_PURE = frozenset(
-    "loads json unpackb model_validate_json model_validate parse_raw parse_obj validate_python validate_json decode "
-    "encode int float str bool dict list tuple set len isinstance hasattr getattr format join lower upper strip sorted "
-    "hexdigest md5 sha1 sha256 type repr from_dict items keys values copy b64decode utcnow now time".split()
-)
-_LOGS = frozenset("debug info set_attribute".split())
 _DUMPS = re.compile(r"dump|pack|encode|serial|^(?:str|list|dict|json)$")
 _SAYS_IF_EMPTY = frozenset("get len isinstance bool any all".split())
 _OF_ONE = frozenset("context request req session local g state scope".split())
@@ -71,7 +65,7 @@ def by_fill_lock(module: Module, hit: Violation) -> FixPlan:
     _refuse_other_stores(module, fill)
     block, first, write = _common(module, fill)
     look, test, branch = _look(module, fill, block, first, write)
-    if not all(_may_repeat(module, fill, statement) for statement in look):
+    if not all(may_repeat(fill, statement) for statement in look):
         raise NoFix("what it does between the get and the test may not run twice")
     if _is_conditional(module, fill, look[0]):
         raise NoFix("it does not always ask the cache: callers that do not would wait, too")
@@ -123,7 +117,7 @@ def _refuse_other_stores(module: Module, fill: Fill) -> None:
     read, write = fill.read, fill.write
     if not read.key or read.what == "read-many" or write.what == "write-many":
         raise NoFix("it reads or stores many keys at once")
-    if not all(isinstance(part, _KEYS) and _is_pure(fill, part) for part in read.key):
+    if not all(isinstance(part, _KEYS) and is_pure(fill, part) for part in read.key):
         raise NoFix("its key is made by code that may not run twice")
     if _OF_ONE & set(words(read.receiver)):
         raise NoFix("the cache may belong to one request: its callers would wait for other requests")
@@ -173,7 +167,7 @@ def _look(
     told = _told(fill, block[first], set())
     decides = block[write]
     between = block[first:write]
-    if all(_may_repeat(module, fill, statement) for statement in between) and isinstance(decides, ast.If):
+    if all(may_repeat(fill, statement) for statement in between) and isinstance(decides, ast.If):
         known = told
         for statement in between:
             known = _told(fill, statement, known)
@@ -227,38 +221,6 @@ def _is_elif(module: Module, statement: ast.stmt) -> bool:
     return line[statement.col_offset :].startswith(b"elif")
 
 
-# ------------------------------------------------------------------------------------------------ what may run twice
-
-
-def _may_repeat(module: Module, fill: Fill, statement: ast.stmt) -> bool:
-    match statement:
-        case ast.Assign(targets=[ast.Name()], value=value) | ast.AnnAssign(target=ast.Name(), value=value):
-            return value is None or _is_pure(fill, value)
-        case ast.Pass():
-            return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=attr, value=owner))):
-            said = last(path(owner)).lower().strip("_")
-            return attr in _LOGS and (said in ("logger", "log", "logging", "span") or said.endswith("logger"))
-        case ast.If(test=test, body=body, orelse=orelse):
-            return _is_pure(fill, test) and all(
-                _runs_once(branch, fill) or all(_may_repeat(module, fill, s) for s in branch)
-                for branch in (body, orelse)
-            )
-        case ast.Try(body=body, handlers=handlers, orelse=[], finalbody=[]):
-            return all(_may_repeat(module, fill, s) for s in body) and all(
-                all(_may_repeat(module, fill, s) for s in handler.body) for handler in handlers
-            )
-        case _:
-            return False
-
-
-def _runs_once(branch: list[ast.stmt], fill: Fill) -> bool:
-    """It leaves, or it is the computation. Then it does not run again."""
-    return bool(branch) and (
-        isinstance(branch[-1], _EXITS) or any(inside(fill.write.call, s) for s in branch)
-    )
-
-
 def _is_conditional(module: Module, fill: Fill, first: ast.stmt) -> bool:
     """Whether the look may run without the get."""
     below: ast.AST = fill.read.call
@@ -274,33 +236,6 @@ def _is_conditional(module: Module, fill: Fill, first: ast.stmt) -> bool:
             return False
         below = node
     return False
-
-
-def _is_pure(fill: Fill, value: ast.expr) -> bool:
-    for node in ast.walk(value):
-        if isinstance(node, ast.Yield | ast.YieldFrom | ast.Lambda):
-            return False
-        if isinstance(node, ast.Call) and node is not fill.read.call:
-            name = last(path(node.func))
-            if _is_client(fill, node, name):
-                continue
-            if name not in _PURE and not {"key", "hash"} & set(words(name)):
-                return False
-        if isinstance(node, ast.NamedExpr) and not inside(fill.read.call, node):
-            return False
-        if isinstance(node, ast.Await) and node.value is not fill.read.call:
-            return False
-    return True
-
-
-def _is_client(fill: Fill, call: ast.Call, name: str) -> bool:
-    """`get_redis()` in `get_redis().get(key)`."""
-    read = fill.read.call
-    return (
-        isinstance(read, ast.Call)
-        and inside(call, read.func)
-        and (is_cachy(path(call.func)) or bool({"client", "connection"} & set(words(name))))
-    )
 
 
 def _refuse_inside(module: Module, fill: Fill, look: list[ast.stmt], end: ast.stmt) -> None:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 
-from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.model import Module, argument
 from stampede_guard.audit.source.words import path
 
 # For a cache without a lifetime. It is short enough to be noticed, and the fix always asks for a review.
@@ -51,6 +51,21 @@ def seconds(module: Module, node: ast.expr) -> LifetimeCode | None:
             return LifetimeCode(_source(module, node), sure=module.resolve(made) == "datetime.timedelta")
         case _:
             return LifetimeCode(_source(module, node), sure=False)
+
+
+def stored_for(module: Module, call: ast.expr) -> LifetimeCode | None:
+    """What a set says: `redis.set(key, value, ex=60)`."""
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    if call.func.attr in ("setex", "psetex"):
+        stated = argument(call, 1, "time", "time_ms")
+    else:
+        stated = argument(call, 2, "ex", "px", "ttl", "timeout", "expire", "time", "expiration")
+    found = seconds(module, stated) if stated is not None else None
+    in_ms = call.func.attr == "psetex" or any(keyword.arg == "px" for keyword in call.keywords)
+    if found is None or not in_ms or not isinstance(stated, ast.Constant):
+        return found if not in_ms or found is None else LifetimeCode(f"({found.code}) / 1000", found.sure)
+    return LifetimeCode(f"{int(found.code) / 1000:g}", found.sure)
 
 
 def _of_text(text: str) -> LifetimeCode | None:

@@ -8,18 +8,18 @@ not in the key become `unkeyed`. This is never safe: other code may read, delete
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stampede_guard.audit.caching.fills import Fill, accesses_of, fills
 from stampede_guard.audit.fixes import naming
 from stampede_guard.audit.fixes.decorators import unkeyed
-from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, seconds
-from stampede_guard.audit.fixes.ownkeys import is_query, own_key, refuse_method, said_in
+from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, stored_for
+from stampede_guard.audit.fixes.ownkeys import is_query, keyed_parameters, own_key, refuse_method, said_in
+from stampede_guard.audit.fixes.repeats import is_harmless, is_pure, may_repeat
 from stampede_guard.audit.fixes.signature import is_closed, judge
 from stampede_guard.audit.plan import Decorate, Delete, Edit, FixPlan, NoFix, Replace, Span, Unwrap
 from stampede_guard.audit.rule import Violation
-from stampede_guard.audit.source.model import Module, argument, inside
+from stampede_guard.audit.source.model import Module, inside
 from stampede_guard.audit.source.routes import is_route
 from stampede_guard.audit.source.words import last, names_in, path
 
@@ -29,12 +29,24 @@ _WIRE = frozenset(
     "int float str bool dict list".split()
 )
 _REMOVES = frozenset("delete adelete unlink delete_many delete_pattern expire touch incr decr".split())
+_ACTS = (
+    ast.Raise,
+    ast.Assert,
+    ast.Delete,
+    ast.AugAssign,
+    ast.For,
+    ast.While,
+    ast.With,
+    ast.AsyncWith,
+    ast.Try,
+)
 
 
 @dataclass(frozen=True)
 class _Steps:
     """The statements of such a function. `cached` is the name that holds the result of the get."""
 
+    before: tuple[ast.stmt, ...]
     read: ast.stmt | None
     test: ast.If
     write: ast.Expr
@@ -53,6 +65,7 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
     steps = _steps(fill)
     if steps is None:
         raise NoFix("the function does more than get, test, compute, set and return")
+    _refuse_skipped(fill, steps)
     node = fill.function.node
     if not is_closed(module, node.returns, lambda _name, _depth: False):
         raise NoFix("it declares no result of Python's own types: what it stores may be of a class")
@@ -63,7 +76,7 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
         raise NoFix("the key is a parameter: other files choose it, and may delete it")
     if _calls_a_parameter(fill):
         raise NoFix("it computes what its argument says: it is itself the cache")
-    keyed = _keyed(module, fill) if fill.function.cls is None else None
+    keyed = keyed_parameters(module, fill) if fill.function.cls is None else None
     own, replaced = ("", set[str]()) if keyed is not None else _own_key(module, fill)
     left_out = [a.arg for a in fill.function.arguments if keyed is not None and a.arg not in keyed]
     route = any(map(is_route, node.decorator_list))
@@ -74,7 +87,7 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
         raise NoFix("it stores a query, whose rows are objects")
     if name is None:
         return None
-    lifetime = _lifetime(module, fill.write.call)
+    lifetime = stored_for(module, fill.write.call)
     if lifetime is not None and _is_local(lifetime, fill):
         raise NoFix("its lifetime is a local name, which a decorator cannot see")
     reasons = [_ELSEWHERE, *verdict.reasons]
@@ -89,6 +102,20 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
     edits += [Delete(Span.of(statement)) for statement in gone]
     edits += [] if steps.hit_first else [Unwrap(Span.of(steps.test))]
     return FixPlan(edits=tuple(edits), reasons=tuple(reasons), key=_said(fill))
+
+
+def _refuse_skipped(fill: Fill, steps: _Steps) -> None:
+    """On a hit, a decorator runs nothing of the function: no check of permissions either."""
+    asks = [steps.test.test, *(s.value for s in (steps.read,) if isinstance(s, ast.Assign | ast.AnnAssign))]
+    if not all(
+        s is steps.read or (may_repeat(fill, s) and not _looks_up(s)) for s in steps.before
+    ) or not all(ask is None or is_pure(fill, ask) for ask in asks):
+        raise NoFix("what it does before its answer would not be done on a hit")
+
+
+def _looks_up(statement: ast.stmt) -> bool:
+    """`user = users[token]` refuses callers that have none."""
+    return any(isinstance(node, ast.Subscript) for node in ast.walk(getattr(statement, "value", statement)))
 
 
 def _serves_no_empty_value(steps: _Steps) -> bool:
@@ -153,25 +180,25 @@ def _steps(fill: Fill) -> _Steps | None:
     read = next((s for s in body[:at] if inside(fill.read.call, s)), None)
     if cached is None or test.orelse or not _gets(read, test, cached, fill):
         return None
-    after = body[at + 1 :]
+    before, after = (*body[:at],), body[at + 1 :]
     if any(not isinstance(s, ast.Assign) for s in body[:at] if s is not read):
         return None
     if not negated:
         write = _write(after, fill)
         right = write is not None and _answers(test.body, cached) and _ends(after, fill)
-        return _Steps(read, test, write, (), True, cached) if right and write is not None else None
+        return _Steps(before, read, test, write, (), True, cached) if right and write is not None else None
     write = _write(test.body, fill)
     if write is None:
         return None
     if isinstance(test.body[-1], ast.Return):
         right = _ends(test.body, fill) and _answers(after, cached)
-        return _Steps(read, test, write, tuple(after), False, cached) if right else None
+        return _Steps(before, read, test, write, tuple(after), False, cached) if right else None
     if any(isinstance(n, ast.Return) for s in test.body for n in ast.walk(s)):
         return None  # this answer was not stored
     binds = any(cached in _bound(s) for s in test.body)
     returned = len(after) == 1 and isinstance(after[0], ast.Return) and isinstance(after[0].value, ast.Name)
     if binds and returned and names_in(after[0]) == {cached} and cached in names_in(fill.write.value):
-        return _Steps(read, test, write, (), False, cached)
+        return _Steps(before, read, test, write, (), False, cached)
     return None
 
 
@@ -270,64 +297,9 @@ def _computes(statement: ast.Assign) -> bool:
     return awaits or any(last(path(c.func)) not in _WIRE | {"format"} for c in calls)
 
 
-# ------------------------------------------------------------------------------------------------ key, lifetime
-
-
-def _keyed(module: Module, fill: Fill) -> set[str] | None:
-    """The parameters in the key, each unchanged. None if the key contains anything else."""
-    key: ast.expr = fill.read.key[0]
-    if isinstance(key, ast.Name) and key.id not in fill.function.parameters:
-        bound = [value for _n, names, value in fill.function.bindings if names == [key.id]]
-        if len(bound) > 1 or (not bound and key.id not in module.values):
-            return None
-        key = bound[0] if bound else key
-    if len(fill.read.key) != 1:
-        return None
-    found: set[str] = set()
-    for part in _parts(key):
-        if isinstance(part, ast.Name) and part.id in fill.function.parameters:
-            found.add(part.id)
-        elif not isinstance(part, ast.Constant) and not (
-            isinstance(part, ast.Name) and (part.id in module.values or part.id.isupper())
-        ):
-            return None
-    return found
-
-
 def _is_local(lifetime: LifetimeCode, fill: Fill) -> bool:
     own = fill.function.parameters | {name for _n, names, _v in fill.function.bindings for name in names}
     return bool(names_in(ast.parse(lifetime.code, mode="eval")) & own)
-
-
-def _parts(key: ast.expr) -> Iterator[ast.expr]:
-    match key:
-        case ast.JoinedStr(values=values):
-            for value in values:
-                yield from _parts(value.value if isinstance(value, ast.FormattedValue) else value)
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            yield from _parts(left)
-            yield from _parts(right)
-        case ast.Call(func=ast.Name(id="str"), args=[inner], keywords=[]):
-            yield from _parts(inner)
-        case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="format"), args=args, keywords=[]):
-            for inner in args:
-                yield from _parts(inner)
-        case _:
-            yield key
-
-
-def _lifetime(module: Module, call: ast.expr) -> LifetimeCode | None:
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-        return None
-    if call.func.attr in ("setex", "psetex"):
-        stated = argument(call, 1, "time", "time_ms")
-    else:
-        stated = argument(call, 2, "ex", "px", "ttl", "timeout", "expire", "time", "expiration")
-    found = seconds(module, stated) if stated is not None else None
-    in_ms = call.func.attr == "psetex" or any(keyword.arg == "px" for keyword in call.keywords)
-    if found is None or not in_ms or not isinstance(stated, ast.Constant):
-        return found if not in_ms or found is None else LifetimeCode(f"({found.code}) / 1000", found.sure)
-    return LifetimeCode(f"{int(found.code) / 1000:g}", found.sure)
 
 
 # ---------------------------------------------------------------------------------------------------- decorator
@@ -346,6 +318,8 @@ def of_the_definition(module: Module, hit: Violation) -> FixPlan | None:
         raise NoFix("its wrapper does more than get, test, compute, set and return")
     if not any(last(path(call.func)) == "dumps" and "json" in path(call.func) for call in wrapper.calls):
         raise NoFix("what it stores may be of a class")
+    if len(outer.arguments) == 1:
+        _refuse_lost(fill, steps, outer.arguments[0].arg)
     if name is None or len(outer.arguments) != 1 or len(body) != 2:
         raise NoFix("it does more than to define its wrapper and to return it")
     decorated = outer.arguments[0].arg
@@ -356,7 +330,7 @@ def of_the_definition(module: Module, hit: Violation) -> FixPlan | None:
         return None
     if len([call for call in wrapper.calls if path(call.func) == decorated]) != 1:
         return None
-    lifetime = _lifetime(module, fill.write.call)
+    lifetime = stored_for(module, fill.write.call)
     ttl = lifetime.code if lifetime is not None else str(GUESSED)
     used = _parameters_used(fill, outer.parameters) - {ttl}
     if used:
@@ -373,6 +347,25 @@ def of_the_definition(module: Module, hit: Violation) -> FixPlan | None:
         _ELSEWHERE,
     ]
     return FixPlan(edits=edits, reasons=tuple(reasons), key=_said(fill))
+
+
+def _refuse_lost(fill: Fill, steps: _Steps, decorated: str) -> None:
+    """The whole wrapper goes, so it may do nothing but to cache."""
+    _refuse_skipped(fill, steps)
+    wrapper, write = fill.function.node, fill.write.call
+    inner = [node for statement in wrapper.body for node in ast.walk(statement)]
+    called = write.func if isinstance(write, ast.Call) else write
+    only_caches = all(
+        node is fill.read.call
+        or node is write
+        or inside(node, called)
+        or path(node.func) == decorated
+        or is_harmless(fill, node)
+        for node in inner
+        if isinstance(node, ast.Call)
+    )
+    if not only_caches or any(isinstance(node, _ACTS) for node in inner):
+        raise NoFix("its wrapper does more than to cache, and all of it would go")
 
 
 def _parameters_used(fill: Fill, own: set[str]) -> set[str]:

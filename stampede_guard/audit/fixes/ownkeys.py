@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+from collections.abc import Iterator
 
+from stampede_guard.audit.caching.fills import Fill
 from stampede_guard.audit.fixes.texts import source
 from stampede_guard.audit.plan import NoFix
 from stampede_guard.audit.source.model import Function, Module, position
@@ -19,6 +21,44 @@ _OF_QUERIES = frozenset(
     "reverse union intersection limit offset join".split()
 )
 _PLAIN_METHODS = frozenset("classmethod staticmethod property".split())
+
+
+def keyed_parameters(module: Module, fill: Fill) -> set[str] | None:
+    """The parameters in the key, each unchanged. None if the key contains anything else."""
+    key: ast.expr = fill.read.key[0]
+    if isinstance(key, ast.Name) and key.id not in fill.function.parameters:
+        bound = [value for _n, names, value in fill.function.bindings if names == [key.id]]
+        if len(bound) > 1 or (not bound and key.id not in module.values):
+            return None
+        key = bound[0] if bound else key
+    if len(fill.read.key) != 1:
+        return None
+    found: set[str] = set()
+    for part in _parts(key):
+        if isinstance(part, ast.Name) and part.id in fill.function.parameters:
+            found.add(part.id)
+        elif not isinstance(part, ast.Constant) and not (
+            isinstance(part, ast.Name) and (part.id in module.values or part.id.isupper())
+        ):
+            return None
+    return found
+
+
+def _parts(key: ast.expr) -> Iterator[ast.expr]:
+    match key:
+        case ast.JoinedStr(values=values):
+            for value in values:
+                yield from _parts(value.value if isinstance(value, ast.FormattedValue) else value)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            yield from _parts(left)
+            yield from _parts(right)
+        case ast.Call(func=ast.Name(id="str"), args=[inner], keywords=[]):
+            yield from _parts(inner)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="format"), args=args, keywords=[]):
+            for inner in args:
+                yield from _parts(inner)
+        case _:
+            yield key
 
 
 def own_key(module: Module, function: Function, read: ast.expr, key: ast.expr) -> tuple[str, set[str]]:

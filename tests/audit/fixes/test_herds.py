@@ -79,7 +79,12 @@ ENCLOSED: list[tuple[str, str, tuple[Any, ...], int, str]] = [
     ("SG201-unsafe-around", "of_no_declared_type", (7,), 1, "plain"),
     ("SG201-unsafe-around", "totals", (7,), 1, "plain"),
     ("SG201-unsafe-around", "in_many_steps", (7,), 1, "plain"),
+    ("SG201-unsafe-asked_by_each", "before_the_get", (7,), 1, "redis"),
+    ("SG201-unsafe-asked_by_each", "by_a_key", (7,), 1, "redis"),
+    ("SG201-unsafe-asked_by_each", "of_known_users", (7,), 1, "redis"),
     ("SG203-unsafe-around_a_prefix", "rates", (7,), 1, "redis"),
+    ("SG203-unsafe-around_a_check", "rates", (7,), 1, "redis"),
+    ("SG203-unsafe-around_a_check", "prices", (7,), 1, "redis"),
 ]
 MEMOS = [("SG107-unsafe-coroutines", "settings", ("a",)), ("SG107-unsafe-coroutines", "limits", ())]
 ROUTES = ["SG109-safe-ours", "SG109-unsafe-theirs"]
@@ -194,6 +199,24 @@ async def test_a_lock_around_it_changes_nothing_but_the_number_of_computations(
         seen.append((answers, await everything(getattr(module, client))))
     assert seen[0] == seen[1]
     assert len(seen[0][1]) == computations
+
+
+@pytest.mark.parametrize(
+    ("case", "function", "times"),
+    [
+        ("SG201-unsafe-asked_by_each", "before_the_get", 3),
+        ("SG203-unsafe-around_a_check", "rates", 3),
+        ("SG203-unsafe-around_a_check", "prices", 1),
+    ],
+)
+async def test_who_is_asked_before_is_asked_as_often_afterwards(
+    load: Load, case: str, function: str, times: int
+) -> None:
+    for when in ("before", "after"):
+        ask = asked(getattr(load(case, when), function), (7,))
+        computing.questions.clear()
+        assert [await ask() for _ in range(3)] == [80] * 3
+        assert len(computing.questions) == times
 
 
 async def test_objects_keep_their_own_entries_and_a_property_is_computed_once(load: Load) -> None:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from stampede_guard.audit.fixes.order import below_the_route
+from stampede_guard.audit.fixes.decorators import below_the_route
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
 from stampede_guard.audit.source.routes import is_route

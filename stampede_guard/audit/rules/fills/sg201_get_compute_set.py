@@ -52,7 +52,8 @@ RULE = Rule(
         sure="High if the object is known to be a cache; medium if only the key or a TTL suggests it. "
         "Counters, flags, read-modify-write and values that were passed in are left out.",
         fix="Unsafe: if the function consists of get, test, computation, set and return, and declares a result of "
-        "Python's own types, it keeps its computation and gets `@locked_cache`. If its key consists of "
+        "Python's own types, it keeps its computation and gets `@locked_cache`. Not if it calls something on a hit, "
+        "too, for example a check of permissions. If its key consists of "
         "constants and parameters, the other parameters become `unkeyed`. Otherwise, and for methods, the key "
         "stays as it was: `key=lambda self, day: ...`. You must find other code that reads or deletes those "
         "keys. In other functions, and if a file of the run names, deletes or expires such keys, `with "
