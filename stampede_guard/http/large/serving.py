@@ -8,16 +8,16 @@ from contextlib import aclosing, asynccontextmanager
 from typing import NamedTuple
 
 from stampede_guard.engine.tasks import retrieve
-from stampede_guard.http.answer import marked, send_response
+from stampede_guard.http.answer import marked, reply, send_response
 from stampede_guard.http.large.bodies import BodySource, LargeBodies
 from stampede_guard.http.pieces.layout import PieceLayout
-from stampede_guard.http.pieces.piece import PieceGone
+from stampede_guard.http.pieces.piece import PieceGone, PieceUnread
 from stampede_guard.http.requests.exchange import Exchange, Receive, Send
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.settings import Settings
 from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.fields import without, without_hops
-from stampede_guard.http.spec.message import Response
+from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.ranges import ByteSpan, bounds, if_range_holds
 from stampede_guard.http.spec.status import CacheStatus
 from stampede_guard.http.spec.validation import is_not_modified, not_modified
@@ -71,13 +71,16 @@ async def serve_in_pieces(
     source: BodySource | None,
 ) -> bool:
     """Whether the request was answered. False: its first piece is gone, and nothing was sent. If a later one is gone,
-    it raises `PieceGone`, so that the server ends the connection before as many bytes as Content-Length says.
+    it raises `PieceGone`, so that the server ends the connection before as many bytes as Content-Length says. What only
+    this client could not read (`PieceUnread`) ends in the same way, or in a 503. The others keep the response.
 
     `source`: the call of the application that makes the body, if it is this request's own. Its error is raised then.
     `receive`: None if the application receives its client's messages.
     """
     response, layout, wanted = answer
     if wanted is None:
+        if source is not None:
+            source.own.leave()
         await send_response(send, response, status, settings, head=response.status == 200)
         return True
     pieces = bodies.read(layout, wanted, None if source is None else source.own)
@@ -88,13 +91,12 @@ async def serve_in_pieces(
             if source is not None:
                 _raise_of(source.exchange)
             return False
-        fields = response.fields
-        if source is not None:
-            source.exchange.carry()
-            if response.status == 200:
-                # With what is for this client only.
-                fields = without_hops(source.exchange.fields)
-        headers = marked(fields, status, settings)
+        except PieceUnread as error:
+            if source is None and error.is_away:
+                return False
+            await reply(send, 503, "Try again.", CacheStatus(detail="timeout"), settings, _SOON)
+            return True
+        headers = marked(_fields_of(response, source), status, settings)
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         left = wanted.size
         while not gone.is_set():
@@ -114,6 +116,17 @@ async def serve_in_pieces(
         await source.exchange.end(within=BACKGROUND_SECONDS)
         source.exchange.carry()
     return True
+
+
+def _fields_of(response: Response, source: BodySource | None) -> Fields:
+    if source is None:
+        return response.fields
+    source.exchange.carry()
+    # With what is for this client only.
+    return without_hops(source.exchange.fields) if response.status == 200 else response.fields
+
+
+_SOON = (b"retry-after", b"1")
 
 
 def _raise_of(source: Exchange) -> None:

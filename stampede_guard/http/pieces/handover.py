@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
+from stampede_guard.http.pieces.piece import PieceUnread
+
 __all__ = ["Handover"]
 
 
@@ -18,11 +20,21 @@ class Handover:
         self.needed: int | None = 0
         self._held: dict[int, bytes] = {}
         self._changed = asyncio.Event()
+        self._made = 0
+        self._news = asyncio.Event()
+        self._over = False
 
     def hold(self, number: int, piece: bytes) -> None:
         """Before anybody can learn that it is gone."""
         if self.needed is not None:
             self._held[number] = piece
+        self._made = number + 1
+        self._news.set()
+
+    def end(self) -> None:
+        """No further piece comes."""
+        self._over = True
+        self._news.set()
 
     def drop(self, number: int) -> None:
         self._held.pop(number, None)
@@ -34,13 +46,21 @@ class Handover:
             await self._changed.wait()
         self.drop(number)
 
-    def find(self, number: int) -> bytes | None:
-        return self._held.get(number)
-
-    def read_up_to(self, needed: int) -> None:
+    async def take(self, number: int, *, within: float) -> bytes | None:
+        """Waits until this piece is made. None: it is stored, or nobody makes it. Raises `PieceUnread` if the
+        application makes none `within` so many seconds.
+        """
         if self.needed is not None:
-            self.needed = needed
+            self.needed = number
             self._changed.set()
+        try:
+            while self._made <= number and not self._over:
+                self._news.clear()
+                async with asyncio.timeout(within):
+                    await self._news.wait()
+        except TimeoutError:
+            raise PieceUnread(f"the application made no piece within {within:g} seconds") from None
+        return self._held.get(number)
 
     def leave(self) -> None:
         """The application does not wait for this client any more."""

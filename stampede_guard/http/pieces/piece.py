@@ -6,7 +6,7 @@ from stampede_guard.engine.plan import Plan
 from stampede_guard.errors import StampedeError, Undecodable
 from stampede_guard.policy import Policy
 
-__all__ = ["NOT_COMING", "PIECE_BYTES", "PieceCodec", "PieceGone", "plan_of_pieces"]
+__all__ = ["NOT_COMING", "PIECE_BYTES", "PieceCodec", "PieceGone", "PieceUnread", "plan_of_pieces"]
 
 PIECE_BYTES = 256 * 1024
 """A waiter gets its first byte when so many have been made. Readers and writers have a few of them in memory."""
@@ -18,6 +18,14 @@ _OVERHEAD = 1024
 
 class PieceGone(StampedeError):
     """A piece is not stored, and nobody writes it: its writer ended or died, or the store dropped it."""
+
+
+class PieceUnread(StampedeError):
+    """One reader did not get a piece, which others may still get. `is_away`: the store is away for this process."""
+
+    def __init__(self, message: str, *, is_away: bool = False) -> None:
+        super().__init__(message)
+        self.is_away = is_away
 
 
 class PieceCodec:

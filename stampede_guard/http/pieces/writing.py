@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextvars import Context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stampede_guard.engine.engine import NOTHING
 from stampede_guard.engine.tasks import retrieve
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from stampede_guard.engine.plan import Plan
 
 __all__ = ["PieceWriter"]
+
+_TRIES = 5
+"""A process of another version may look for a piece before its writer has begun it."""
 
 
 class _Turn:
@@ -75,6 +78,7 @@ class PieceWriter:
             if not turn.bytes.done():
                 turn.bytes.set_result(NOT_COMING)
         self._turns.clear()
+        self.own.end()
         if not self.first.done():
             self.first.set_result(False)
 
@@ -106,8 +110,21 @@ class PieceWriter:
         return found is not NOTHING and not judged.is_away(name)
 
     async def _begin(self, number: int) -> bool:
-        turn = self._turns[number] = _Turn()
+        for _ in range(_TRIES):
+            turn = _Turn()
+            flight = self._take_off(number, turn)
+            begun: asyncio.Future[Any] = asyncio.ensure_future(turn.begun.wait())
+            try:
+                await asyncio.wait({flight, begun}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                begun.cancel()
+            if turn.begun.is_set():
+                return True
+            if flight.exception() is not None or flight.result() != NOT_COMING:
+                return False
+        return False
 
+    def _take_off(self, number: int, turn: _Turn) -> asyncio.Future[bytes]:
         async def run() -> bytes:
             turn.begun.set()
             return await turn.bytes
@@ -118,12 +135,8 @@ class PieceWriter:
         flight = asyncio.get_running_loop().create_task(call, context=Context())
         flight.add_done_callback(retrieve)
         turn.flight = flight
-        begun = asyncio.ensure_future(turn.begun.wait())
-        try:
-            await asyncio.wait({flight, begun}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            begun.cancel()
-        return turn.begun.is_set()
+        self._turns[number] = turn
+        return flight
 
 
 async def _awaited(flight: Awaitable[bytes]) -> bytes:
