@@ -20,7 +20,8 @@ async def stored_urls(
     guard: StampedeGuard, *, prefix: str = "/", name: str = "stampede_guard"
 ) -> dict[str, int]:
     """The URLs that `StampedeMiddleware` has stored with this guard, and how many entries each has: variants, users,
-    bodies, keys of routes. Fresh and stale ones, and those that are computed right now.
+    bodies, keys of routes. Fresh and stale ones, those that are computed right now, and those that were dropped or
+    refused a short time ago, until their records expire.
 
     `prefix`: only those that begin so, as for `purge`. `name`: the middleware's, if it has one. It walks the names
     of the store with SCAN, about a second per million.

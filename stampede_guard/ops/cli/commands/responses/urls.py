@@ -44,8 +44,9 @@ def urls(
 ) -> None:
     """List the URLs of stored responses, and how many entries each has: variants, users, bodies, keys of routes.
 
-    Entries that are stale or just being computed count, too. It walks all names with SCAN, which does not block the
-    server. Queries are shown: they may contain what users typed. The namespace of a tenant is `shop:tenant`.
+    Entries that are stale, just being computed, or dropped a short time ago count, too. It walks all names with SCAN,
+    which does not block the server. Queries are shown: they may contain what users typed. The namespace of a tenant is
+    `shop:tenant`.
     """
 
     async def work() -> int:
