@@ -83,13 +83,17 @@ class LargeBodies:
         draft = replace(draft, lifetime=min(draft.lifetime, draft.age + LONGEST_STORED - READING_SECONDS))
         seconds = round(max(0.0, draft.lifetime - draft.age), 3) + READING_SECONDS
         plan = plan_of_pieces(self._responses.policy, ttl=min(seconds, LONGEST_STORED))
+        name = self._engine.prefix + layout.name(0)
+        if self._engine.judged.is_away(name):
+            # Before its flight, which would wait for a turn of the few computations without the store.
+            return None
         writer = PieceWriter(self._engine, plan, layout)
         try:
             ready = await writer.ready()
         except BaseException:
             writer.give_up()
             raise
-        if not ready or self._engine.judged.is_away(self._engine.prefix + layout.name(0)):
+        if not ready or self._engine.judged.is_away(name):
             writer.give_up()
             return None
         exchange.go_into_pieces()

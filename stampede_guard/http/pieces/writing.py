@@ -51,6 +51,7 @@ class PieceWriter:
         self.first: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._engine, self._plan, self._layout = engine, plan, layout
         self._turns: dict[int, _Turn] = {}
+        self._is_cut_off = False
 
     async def ready(self) -> bool:
         """Whether the lease of the first piece is held, so that readers may come."""
@@ -71,19 +72,28 @@ class PieceWriter:
                 number += 1
         if number < layout.total or buffer:
             raise PieceGone("the body is not as long as announced")
+        if self._is_cut_off:
+            raise PieceGone("the store was away, and does not have all pieces")
 
     def give_up(self) -> None:
         """The pieces that will not come are told to their waiters at once, in all processes."""
+        self._end_turns()
+        self.own.end()
+
+    def _end_turns(self) -> None:
         for turn in self._turns.values():
             if not turn.bytes.done():
                 turn.bytes.set_result(NOT_COMING)
         self._turns.clear()
-        self.own.end()
         if not self.first.done():
             self.first.set_result(False)
 
     async def _store(self, number: int, piece: bytes) -> None:
+        if self._is_cut_off or self._is_away(number):
+            return await self._hand_over(number, piece)
         if number + 1 < self._layout.total and not await self._begin(number + 1):
+            if self._is_away(number + 1):
+                return await self._hand_over(number, piece)
             raise PieceGone(f"piece {number + 1} is written by somebody else")
         turn = self._turns[number]
         self.own.hold(number, piece)
@@ -100,6 +110,23 @@ class PieceWriter:
             self.own.drop(number)
         else:
             await self.own.taken(number)
+
+    async def _hand_over(self, number: int, piece: bytes) -> None:
+        """While the store is away: to its own client alone. Flights would need turns of the process's few computations
+        without the store, and what they make would be stored nowhere.
+        """
+        self._is_cut_off = True
+        self.own.hold(number, piece)
+        turn = self._turns.pop(number, None)
+        if turn is not None and not turn.bytes.done():
+            turn.bytes.set_result(piece)
+        self._end_turns()
+        if self.own.needed is None:
+            raise PieceGone("the store is away, and the client has left")
+        await self.own.taken(number)
+
+    def _is_away(self, number: int) -> bool:
+        return self._engine.judged.is_away(self._engine.prefix + self._layout.name(number))
 
     async def _is_kept(self, number: int) -> bool:
         """Asks the store. One that is full hands a value to its waiters without storing it."""
