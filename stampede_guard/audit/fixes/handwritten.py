@@ -364,8 +364,30 @@ def _refuse_lost(fill: Fill, steps: _Steps, decorated: str) -> None:
         for node in inner
         if isinstance(node, ast.Call)
     )
-    if not only_caches or any(isinstance(node, _ACTS) for node in inner):
+    stored = (n for n in inner if isinstance(n, ast.Attribute | ast.Subscript))
+    changes = any(isinstance(n, _ACTS) for n in inner) or any(isinstance(n.ctx, ast.Store) for n in stored)
+    if not only_caches or changes or not _passes_on(fill, steps, decorated):
         raise NoFix("its wrapper does more than to cache, and all of it would go")
+
+
+def _passes_on(fill: Fill, steps: _Steps, decorated: str) -> bool:
+    """Whether the decorated function gets the wrapper's own arguments, and callers get its result, unchanged."""
+    bound = [
+        (name, _bare(value))
+        for node, names, value in fill.function.bindings
+        if node is not steps.read
+        for name in names
+    ]
+    calls = {n: v for n, v in bound if isinstance(v, ast.Call) and path(v.func) == decorated}
+    given = [a for call in calls.values() for a in (*call.args, *(k.value for k in call.keywords))]
+    answers = steps.test.body if steps.hit_first else steps.rest
+    inner = [s for s in ast.walk(fill.function.node) if isinstance(s, ast.Return) and s not in answers]
+    return (
+        {path(answer.value) for answer in inner} <= set(calls)
+        and all([name for name, _v in bound].count(name) == 1 for name in calls)
+        and names_in(ast.Tuple(given)) <= fill.function.parameters
+        and all(isinstance(a, ast.Name | ast.Starred) for a in given)
+    )
 
 
 def _parameters_used(fill: Fill, own: set[str]) -> set[str]:

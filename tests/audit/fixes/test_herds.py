@@ -85,6 +85,8 @@ ENCLOSED: list[tuple[str, str, tuple[Any, ...], int, str]] = [
     ("SG203-unsafe-around_a_prefix", "rates", (7,), 1, "redis"),
     ("SG203-unsafe-around_a_check", "rates", (7,), 1, "redis"),
     ("SG203-unsafe-around_a_check", "prices", (7,), 1, "redis"),
+    ("SG203-unsafe-around_a_check", "costs", (7,), 1, "redis"),
+    ("SG203-unsafe-around_a_check", "stock", (7,), 1, "redis"),
 ]
 MEMOS = [("SG107-unsafe-coroutines", "settings", ("a",)), ("SG107-unsafe-coroutines", "limits", ())]
 ROUTES = ["SG109-safe-ours", "SG109-unsafe-theirs"]
