@@ -332,7 +332,10 @@ class Cache:
             await self.judged.put(self.plan, self.engine.prefix + key, stored, policy)
 
     async def aclose(self) -> None:
-        """The guard first: running calls must end while the application still has its database."""
+        """The guard first: running calls must end while the application still has its database. But the bodies under
+        way need the guard.
+        """
+        await self.large.aclose(within=self.guard.limits.drain_timeout)
         await self.guard.aclose()
         loop = asyncio.get_running_loop()
         if tasks := [task for task in list(self._tasks) if task.get_loop() is loop]:

@@ -34,6 +34,7 @@ __all__ = ["Begun", "BodySource", "LargeBodies"]
 
 READING_SECONDS = 300.0
 """A piece is stored so much longer than its response is fresh: for readers that have begun."""
+_DROPPING_SECONDS = 1.0
 _FILES = frozenset({"http.response.pathsend", "http.response.zerocopysend"})
 """With these, the application may name a file instead of its bytes. The server then sends it without a copy."""
 
@@ -67,6 +68,7 @@ class LargeBodies:
         self._invalidate = invalidate
         self._plan = plan_of_pieces(plan.policy, ttl=READING_SECONDS)
         self._tasks = tasks
+        self._writing: set[asyncio.Future[Any]] = set()
         self._dropping: set[str] = set()
 
     async def begin(
@@ -99,8 +101,9 @@ class LargeBodies:
         exchange.go_into_pieces()
         writing = self._write(writer, exchange, key, layout)
         task = asyncio.get_running_loop().create_task(writing, context=Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        for tasks in (self._tasks, self._writing):
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
         await asyncio.wait({writer.first})
         # Its pieces are stored for its lifetime only, so it is never served stale, nor validated. If a full server does
         # not keep the first one, it is for its own client only.
@@ -125,12 +128,26 @@ class LargeBodies:
         finally:
             self._dropping.discard(layout.nonce)
 
+    async def aclose(self, *, within: float) -> None:
+        """Waits so many seconds for the bodies under way. The responses of the others are dropped, so the store must
+        still be there.
+        """
+        loop = asyncio.get_running_loop()
+        if tasks := [task for task in list(self._writing) if task.get_loop() is loop]:
+            _, left = await asyncio.wait(tasks, timeout=within)
+            for task in left:
+                task.cancel()
+            if left:
+                await asyncio.wait(left, timeout=_DROPPING_SECONDS)
+
     async def _write(self, writer: PieceWriter, exchange: Exchange, key: str, layout: PieceLayout) -> None:
         try:
             await writer.write(_chunks(exchange))
-        except Exception:
+        except BaseException as error:
             # First, so that no request comes to the pieces any more. The requests of its readers report the error.
             await self.drop(key, layout)
+            if not isinstance(error, Exception):
+                raise
         finally:
             writer.give_up()
             if not exchange.complete:

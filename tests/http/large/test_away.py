@@ -1,4 +1,4 @@
-"""A large body whose store goes away while it is written."""
+"""A large body whose store goes away, or whose process ends, while it is written."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from tests.http.test_traps_streaming import Client
 from tests.support.clock import Clock
 
 
-def on_one_turn(fleet: Fleet, app: LargeApp, store: FaultyStore) -> StampedeGuard:
-    """Another process of the fleet, which runs one computation at most while the store is away."""
-    guard = StampedeGuard(store, namespace="web", limits=Limits(max_local_computations=1))
+def join(fleet: Fleet, app: LargeApp, guard: StampedeGuard) -> StampedeGuard:
+    """Another process of the fleet."""
     fleet.guards.append(guard)
     fleet.middlewares.append(StampedeMiddleware(app, guard=guard, clock=fleet.clock, **OPTIONS))
     return guard
+
+
+def one_turn(store: FaultyStore) -> StampedeGuard:
+    return StampedeGuard(store, namespace="web", limits=Limits(max_local_computations=1))
 
 
 async def test_a_writer_needs_no_turn_of_the_computations_without_the_store() -> None:
@@ -28,7 +31,7 @@ async def test_a_writer_needs_no_turn_of_the_computations_without_the_store() ->
     app.more = asyncio.Semaphore(1)
     store = FaultyStore(clock=Clock(1_700_000_000.0))
     async with Fleet(app, on=store, **OPTIONS) as fleet:
-        on_one_turn(fleet, app, store)
+        join(fleet, app, one_turn(store))
         own = Client(fleet, process=1)
         await has_bytes(own, PIECE_BYTES)
         store.fail()
@@ -42,10 +45,27 @@ async def test_a_large_response_takes_no_second_turn_when_it_begins_without_the_
     app = LargeApp()
     store = FaultyStore(clock=Clock(1_700_000_000.0))
     async with Fleet(app, on=store, **OPTIONS) as fleet:
-        guard = on_one_turn(fleet, app, store)
+        guard = join(fleet, app, one_turn(store))
         store.fail()
         async with asyncio.timeout(10):
             while not guard.engine.runtime().away:
                 await fleet.get("/something", process=1)
             calls = app.calls
             assert is_whole((await fleet.get(process=1)).body, calls + 1)
+
+
+async def test_a_process_that_ends_drops_what_it_has_not_written_to_its_end(
+    valkey_url: str, namespace: str
+) -> None:
+    app = LargeApp()
+    app.more = asyncio.Semaphore(1)
+    limits = Limits(drain_timeout=0.01)
+    async with Fleet(app, on=valkey_url, namespace=namespace, **OPTIONS) as fleet:
+        join(fleet, app, StampedeGuard.from_url(valkey_url, namespace=namespace, limits=limits))
+        own = Client(fleet, process=1)
+        await has_bytes(own, PIECE_BYTES)
+        own.task.cancel()
+        await asyncio.wait({own.task})
+        await fleet.middlewares[1].cache.aclose()
+        let_go(app.more)
+        assert is_whole((await fleet.get()).body, 2)
