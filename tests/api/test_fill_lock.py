@@ -18,6 +18,15 @@ CALLERS = 16
 LONG = 30.0
 
 
+@pytest.fixture
+def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait(*_: object, **__: object) -> None:
+        raise AssertionError("a caller began to wait")
+
+    monkeypatch.setattr(filllock, "wait_for", wait)
+    monkeypatch.setattr("asyncio.wait", wait)
+
+
 @pytest.fixture(autouse=True)
 def nobody_is_inside_afterwards() -> Iterator[None]:
     yield
@@ -90,12 +99,17 @@ async def test_after_an_error_all_go_on_at_once_as_they_would_have_done() -> Non
     assert isinstance(answers[failed[0]], ValueError)
 
 
+@pytest.mark.usefixtures("nobody_waits")
 async def test_a_caller_does_not_wait_for_itself() -> None:
-    async with fill_lock("ask", wait=LONG), fill_lock("ask", wait=LONG):
-        with fill_lock("ask", wait=LONG):
-            pass
+    async with fill_lock("ask", wait=LONG):
+        first = filllock._inside[("ask",)]
+        async with fill_lock("ask", wait=LONG):
+            with fill_lock("ask", wait=LONG):
+                assert filllock._inside == {("ask",): first}
+        assert filllock._inside == {("ask",): first}
 
 
+@pytest.mark.usefixtures("nobody_waits")
 async def test_plain_code_never_stops_an_event_loop() -> None:
     inside, go = asyncio.Event(), asyncio.Event()
 
@@ -107,6 +121,7 @@ async def test_plain_code_never_stops_an_event_loop() -> None:
     task = asyncio.create_task(first())
     await inside.wait()
     with fill_lock("ask", wait=LONG):
+        assert not task.done()
         go.set()
     await task
 
@@ -145,7 +160,9 @@ async def test_a_cancelled_caller_holds_up_nobody() -> None:
     await asyncio.sleep(0)
     waiting.cancel()
     first.cancel()
-    await inside.wait()
+    async with asyncio.timeout(LONG / 2):  # before its own wait is over
+        await inside.wait()
+    assert first.done() and waiting.done() and not second.done()
     second.cancel()
     await asyncio.gather(first, waiting, second, return_exceptions=True)
 

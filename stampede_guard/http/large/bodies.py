@@ -1,10 +1,9 @@
 """The bodies of large responses: stored in pieces while they arrive, read in all processes meanwhile.
 
 The response itself is stored as soon as its first piece is, under the fence of its URL's flight. It has the layout of
-its body. A writer whose URL was invalidated meanwhile can only write
-pieces that no stored response names.
+its body. If its URL is invalidated meanwhile, its writer can only write pieces that no stored response names.
 
-The application is paced by the store, and each client by itself: a slow one reads later, and holds back nobody.
+The store sets the pace of the application. A slow client reads the pieces later from the store, and delays nobody.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ class LargeBodies:
     def read(
         self, layout: PieceLayout, wanted: ByteSpan, own: Handover | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Raises `PieceGone`. Then call `drop`."""
+        """Raises `PieceGone`: then call `drop`. Raises `PieceUnread`, which concerns this reader only."""
         return read_pieces(self._engine, self._plan, layout, wanted, own)
 
     async def drop(self, key: str, layout: PieceLayout) -> None:

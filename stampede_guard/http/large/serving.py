@@ -70,9 +70,11 @@ async def serve_in_pieces(
     send: Send,
     source: BodySource | None,
 ) -> bool:
-    """Whether the request was answered. False: its first piece is gone, and nothing was sent. If a later one is gone,
-    it raises `PieceGone`, so that the server ends the connection before as many bytes as Content-Length says. What only
-    this client could not read (`PieceUnread`) ends in the same way, or in a 503. The others keep the response.
+    """Whether the request was answered. False: its first piece is gone, and nothing was sent.
+
+    If a later piece is gone, it raises `PieceGone`. The server then ends the connection before as many bytes as
+    Content-Length says. If only this client cannot read a piece, it raises `PieceUnread`, or answers 503 if nothing was
+    sent yet. The response stays for others.
 
     `source`: the call of the application that makes the body, if it is this request's own. Its error is raised then.
     `receive`: None if the application receives its client's messages.
