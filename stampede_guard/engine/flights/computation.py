@@ -163,7 +163,7 @@ class Computation:
         while left <= policy.max_handovers:
             if self._flight.plan.request_bound:
                 await self._wait_for_somebody_free()
-            # Whoever takes over has the whole time, because the error would be about the length of that run.
+            # A caller that takes over has the whole time: the error says that its call took longer than that.
             deadline = self._runtime.loop.time() + seconds_to_wait("own_computation", policy)
             result = await self._run_once(deadline)
             if result is None:

@@ -36,8 +36,8 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
             return future.result()
         passenger.instead = "timeout"
         resort = last_resort(
-            # Also while its value is on its way to the store: its call would only be computed again. The block of
-            # `single` would give the same value, which a newer token would make newer than an invalidation since.
+            # Also while its value is being published. A fallback would run its call a second time. With `single`, it
+            # would store the same value under a newer token, and so undo an invalidation that came between.
             computes_itself=flight.computing and flight.computation.leader == passenger.number,
             bound=passenger.bound,
             has_stale=passenger.stale is not None,
