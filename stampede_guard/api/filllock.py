@@ -63,53 +63,65 @@ def fill_lock(*key: object, wait: Duration = DEFAULT_WAIT) -> FillLock:
 
 
 class FillLock:
-    """Made by `fill_lock`, for one `with`."""
+    """Made by `fill_lock`. One of them may serve many callers: one after the other, nested, or at the same time."""
 
     def __init__(self, key: Hashable, longest: float) -> None:
         self._key = key
         self._longest = longest
-        self._mine: _First | None = None
+        self._inside: list[tuple[_Place, _First | None]] = []  # each caller, and what others wait for
 
     def __enter__(self) -> None:
         here = threading.get_ident(), _task()
-        first = self._enter(here)
+        first, mine = self._enter(here)
         # A wait would stop the event loop, which the first caller may need.
         if first is not None and not _runs_a_loop():
             wait_for([first.gone], self._longest)
-            self._follow(first, here)
+            mine = self._follow(first, here)
+        self._inside.append((here, mine))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._mine is not None:
-            _leave(self._key, self._mine)
+        mine = self._left((threading.get_ident(), _task()))
+        if mine is not None:
+            _leave(self._key, mine)
 
     async def __aenter__(self) -> None:
         here = threading.get_ident(), _task()
-        first = self._enter(here)
+        first, mine = self._enter(here)
         if first is not None and _runs_a_loop():
             await asyncio.wait({asyncio.wrap_future(first.gone)}, timeout=self._longest)
-            self._follow(first, here)
+            mine = self._follow(first, here)
+        self._inside.append((here, mine))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.__exit__(kind, error, trace)
 
-    def _enter(self, here: _Place) -> _First | None:
-        """The caller to wait for; None: this caller is the first one, or runs inside its own fill."""
+    def _enter(self, here: _Place) -> tuple[_First | None, _First | None]:
+        """The caller to wait for, and what others wait for. Neither of a caller that runs inside its own fill."""
         with _lock:
             first = _inside.get(self._key)
             if first is None:
-                self._mine = _inside[self._key] = _First(here)
-                return None
-            return None if first.place == here else first
+                mine = _inside[self._key] = _First(here)
+                return None, mine
+            return (None if first.place == here else first), None
 
-    def _follow(self, first: _First, here: _Place) -> None:
+    def _follow(self, first: _First, here: _Place) -> _First | None:
         """After a wait in vain, later callers wait for this caller: the first one may hang."""
         with _lock:
-            if _inside.get(self._key) is first:
-                self._mine = _inside[self._key] = _First(here)
+            if _inside.get(self._key) is not first:
+                return None
+            mine = _inside[self._key] = _First(here)
+            return mine
+
+    def _left(self, here: _Place) -> _First | None:
+        """A generator may enter in one thread and leave in another: then the last that entered leaves."""
+        with _lock:
+            places = [place for place, _ in self._inside]
+            last = max((at for at, place in enumerate(places) if place == here), default=-1)
+            return self._inside.pop(last)[1]
 
 
 def _leave(key: Hashable, first: _First) -> None:

@@ -187,6 +187,60 @@ async def test_threads_and_coroutines_wait_for_each_other() -> None:
     assert order == ["first", "second"]
 
 
+def test_one_lock_for_a_whole_module_serves_all_its_threads() -> None:
+    lock, cache, all_came = fill_lock("ask", wait=LONG), Cache(), threading.Event()
+    coming = iter(range(CALLERS))
+
+    def ask() -> int | None:
+        if next(coming) == CALLERS - 1:
+            all_came.set()
+        with lock, lock:
+            found = cache.known(1)
+            if found is None:
+                assert all_came.wait(LONG)
+                cache.computed += 1
+                found = cache.kept[1] = 2
+            return found
+
+    with ThreadPoolExecutor(CALLERS) as pool:
+        for _ in range(2):
+            coming = iter(range(CALLERS))
+            assert [done.result() for done in [pool.submit(ask) for _ in range(CALLERS)]] == [2] * CALLERS
+    assert cache.computed == 1
+
+
+async def test_who_went_on_after_another_does_not_end_the_fill_of_a_third() -> None:
+    lock = fill_lock("ask", wait=LONG)
+    first_inside, first_goes = asyncio.Event(), asyncio.Event()
+    second_inside, second_goes = asyncio.Event(), asyncio.Event()
+
+    async def ask(inside: asyncio.Event, goes: asyncio.Event) -> None:
+        async with lock:
+            inside.set()
+            await goes.wait()
+
+    first = asyncio.create_task(ask(first_inside, first_goes))
+    await first_inside.wait()
+    second = asyncio.create_task(ask(second_inside, second_goes))
+    await asyncio.sleep(0)
+    first_goes.set()
+    await first
+    await second_inside.wait()
+    async with lock:
+        third = filllock._inside[("ask",)]
+        second_goes.set()
+        await second
+        assert filllock._inside == {("ask",): third}
+
+
+def test_a_generator_may_enter_in_one_thread_and_leave_in_another() -> None:
+    lock = fill_lock("ask", wait=LONG)
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        one.submit(lock.__enter__).result()
+        other.submit(lock.__exit__, None, None, None).result()
+    assert filllock._inside == {}
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_waits_for_nobody() -> None:
