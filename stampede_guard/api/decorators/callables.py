@@ -135,16 +135,36 @@ def _called(given: Any) -> Callable[..., Any]:
 
 def _signature(given: Any) -> inspect.Signature:
     try:
-        if sys.version_info >= (3, 14):
-            import annotationlib
-
-            return inspect.signature(given, annotation_format=annotationlib.Format.FORWARDREF)
-        return inspect.signature(given)
+        return _visible(given)
     except (TypeError, ValueError) as error:
+        found = _signature_of_call(given)
+        if found is not None:
+            return found
         raise Misuse(
             f"the parameters of {_title(given)} are not visible ({error}), and the key is made of them: decorate a "
             "function with parameters that calls it"
         ) from None
+
+
+def _signature_of_call(given: Any) -> inspect.Signature | None:
+    """What the class of an object says of its calls. None: nothing either.
+
+    An object may look like a function to `inspect` and not have the code of one. Such is `AsyncMock` in Python 3.11.2.
+    """
+    if inspect.isroutine(given) or isinstance(given, functools.partial):
+        return None
+    try:
+        return _visible(types.MethodType(type(given).__call__, given))
+    except (TypeError, ValueError):
+        return None
+
+
+def _visible(given: Any) -> inspect.Signature:
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        return inspect.signature(given, annotation_format=annotationlib.Format.FORWARDREF)
+    return inspect.signature(given)
 
 
 def _refuse_what_is_none(given: Any) -> None:
