@@ -50,7 +50,7 @@ def two(clock: FakeClock, **policy: Any) -> tuple[MemoryStore, list[StampedeGuar
 
 
 async def test_the_holder_and_the_waiter_tell_their_sides(clock: FakeClock) -> None:
-    _, (one, other) = two(clock)
+    _, (one, other) = two(clock, poll_interval=60, lease_ttl=60)
     holder, waiter, gate = Steps(one), Steps(other), Gate()
 
     async def compute() -> str:
@@ -76,7 +76,7 @@ async def test_the_holder_and_the_waiter_tell_their_sides(clock: FakeClock) -> N
 
 
 async def test_a_value_too_large_for_the_message_is_found_after_it(valkey_url: str, namespace: str) -> None:
-    policy = Policy(ttl=60, inline_bytes=0)
+    policy = Policy(ttl=60, inline_bytes=0, poll_interval=60, lease_ttl=60)
     one, other = (StampedeGuard.from_url(valkey_url, namespace=namespace, policy=policy) for _ in range(2))
     waiter, gate = Steps(other), Gate()
 
