@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 from typing import Any
 
@@ -15,6 +14,7 @@ from stampede_guard import ComputeFailed, ComputeTimeout, StampedeGuard, errors,
 from stampede_guard.errors import Misuse, Overloaded, PolicyError, StampedeError, StoreError, WaitTimeout
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
+from tests.support.heap import collect
 
 # --- the tree -------------------------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ async def test_a_failure_that_nobody_waits_for_any_more_is_no_forgotten_exceptio
     guards: Guards, caplog: pytest.LogCaptureFixture
 ) -> None:
     guard, failing = guards.guard(error_ttl=0), Failing(LookupError())
-    gc.collect()
+    collect()
     caplog.clear()  # of what other tests left behind
     callers = [asyncio.create_task(guard.get_or_compute("k", failing)) for _ in range(2)]
     await failing.gate.arrival()
@@ -274,7 +274,7 @@ async def test_a_failure_that_nobody_waits_for_any_more_is_no_forgotten_exceptio
     failing.gate.open()
     await asyncio.gather(*callers, return_exceptions=True)
     await until(lambda: not guard.engine.runtime().flights)
-    gc.collect()
+    collect()
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
@@ -282,7 +282,7 @@ async def test_a_caller_cancelled_in_the_moment_of_failure_leaves_no_forgotten_e
     guards: Guards, caplog: pytest.LogCaptureFixture
 ) -> None:
     guard, failing = guards.guard(error_ttl=0), Failing(LookupError())
-    gc.collect()
+    collect()
     caplog.clear()  # of what other tests left behind
     caller = asyncio.create_task(guard.get_or_compute("k", failing))
     await failing.gate.arrival()
@@ -292,5 +292,5 @@ async def test_a_caller_cancelled_in_the_moment_of_failure_leaves_no_forgotten_e
     await asyncio.gather(caller, return_exceptions=True)
     assert passenger.future.done()
     del passenger
-    gc.collect()
+    collect()
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []

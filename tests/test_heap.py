@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import math
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
-from tests.support.heap import Heap
+from tests.support.heap import Heap, collect
 
 
 @pytest.fixture
@@ -40,3 +43,36 @@ def test_short_collections_freeze_nothing(heap: Callable[[float], Heap]) -> None
     gc.collect()
     ours.settle()
     assert gc.get_freeze_count() <= before
+
+
+class Ring:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_is_dropped_is_gone_also_if_another_thread_collects_at_the_moment() -> None:
+    within, go_on = threading.Event(), threading.Event()
+
+    def collects() -> None:
+        def held(phase: str, info: dict[str, Any]) -> None:
+            if threading.current_thread() is thread:
+                within.set()
+                go_on.wait()
+
+        gc.callbacks.append(held)
+        gc.collect()
+        gc.callbacks.remove(held)
+
+    dropped = weakref.ref(Ring())
+    thread = threading.Thread(target=collects)
+    thread.start()
+    try:
+        within.wait()
+        assert gc.collect() == 0 and dropped() is not None, (
+            "Python collects nothing while another thread does"
+        )
+        collect(go_on.set)
+        assert dropped() is None
+    finally:
+        go_on.set()
+        thread.join()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 from typing import Any
 
@@ -14,6 +13,7 @@ from stampede_guard.errors import Misuse, UnsupportedValue
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
+from tests.support.heap import collect
 
 KEY = "report:7"
 
@@ -320,6 +320,6 @@ async def test_the_error_of_a_block_whose_caller_is_cancelled_at_its_end_is_not_
         await soon(leader)
     await asyncio.wait({call})
     del call
-    gc.collect()
+    collect()
     assert reports == []
     await guard.aclose()

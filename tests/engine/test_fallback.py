@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from stampede_guard import StampedeGuard, WaitTimeout
 from stampede_guard.engine.flights.fallback import FallbackRun
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
+from tests.support.heap import collect
 
 KEY = "report:7"
 
@@ -312,7 +312,7 @@ async def test_the_error_of_a_fallback_whose_caller_has_left_is_not_reported(gua
         await leaving
     gate.open()
     await until(lambda: waiter.engine.runtime().fallbacks == {})
-    gc.collect()
+    collect()
     assert reports == []
     slow.open()
     await soon(holding)

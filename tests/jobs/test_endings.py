@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 from typing import Any
 
@@ -14,6 +13,7 @@ from stampede_guard.jobs import Jobs
 from stampede_guard.jobs.run import Run
 from stampede_guard.leases import MemoryLeases
 from tests.jobs.fleet import Fleet, virtually
+from tests.support.heap import collect
 
 
 class Exit(BaseException):
@@ -155,8 +155,10 @@ def test_what_a_plain_function_raises_once_it_was_told_to_stop_is_nobodys_to_ret
 
             assert (await jobs.run_now("plain")).error == "TimeoutError: time_limit=0.01 s is over"
 
+    collect()
+    caplog.clear()  # of what other tests left behind
     asyncio.run(main())
-    gc.collect()
+    collect()
     assert "never retrieved" not in caplog.text
 
 

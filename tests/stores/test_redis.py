@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from stampede_guard.stores.connections.wire import entry_keys, value_bytes
 from stampede_guard.stores.redis import RedisStore
 from tests.support.asking import POLICY, fill, grant, publish
 from tests.support.backends import PARTS
+from tests.support.heap import collect
 from tests.support.listener import PATIENCE
 from tests.support.proxy import FaultProxy
 from tests.support.sessions import LONG, Sessions
@@ -168,7 +168,7 @@ class TestWhoseConnections:
         client = Sentinel([("127.0.0.1", 1)]).master_for("primary")
         store = RedisStore(client)
         del client
-        gc.collect()
+        collect()
         pool: Any = store.connect().connection_pool  # type: ignore[attr-defined]
         assert pool.is_master, "a pool that is gone raises ReferenceError"
 

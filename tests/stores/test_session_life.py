@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import time
 from typing import Any
@@ -14,6 +13,7 @@ from bench.herd.valkey import ValkeyServer
 from stampede_guard.errors import StoreUnavailable
 from tests.support.asking import POLICY, established, grant, publish
 from tests.support.gate import until
+from tests.support.heap import collect
 from tests.support.listener import PATIENCE, RecordingListener
 from tests.support.proxy import FaultProxy
 from tests.support.sessions import LONG, SHORT, Sessions, unavailable, until_in_flight, warm
@@ -136,7 +136,7 @@ class TestTheEnd:
             assert left == set()
             assert established(proxy.port) == 0
             del session
-            gc.collect()  # a connection that was left to the collector says so
+            collect()  # a connection that was left to the collector says so
 
     async def test_after_closing_everything_is_refused_at_once(
         self, server: ValkeyServer, sessions: Sessions, name: str

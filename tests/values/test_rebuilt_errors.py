@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import datetime
 import enum
-import gc
 import importlib
 import importlib.util
 import os
@@ -35,6 +34,7 @@ from stampede_guard.values.codec.likeness import difference
 from stampede_guard.values.errorclasses import class_named, look_among
 from stampede_guard.values.errorcopies import copy_of
 from stampede_guard.values.failures import decode_failure, encode_failure
+from tests.support.heap import collect
 
 T = TypeVar("T")
 HERE = __name__
@@ -47,7 +47,7 @@ ran: list[str] = []
 def nothing_ran() -> Iterator[None]:
     ran.clear()
     yield
-    gc.collect()
+    collect()
     assert ran == []
 
 
@@ -444,7 +444,7 @@ def assert_nothing_ran(data: bytes) -> None:
     copied = copy_of(error)
     assert type(error) is ComputeFailed and type(copied) is ComputeFailed
     del error, copied
-    gc.collect()
+    collect()
     assert ran == []
 
 

@@ -6,7 +6,6 @@ The files before and after are the cases of test_fixes.py; the libraries that th
 from __future__ import annotations
 
 import asyncio
-import gc
 import importlib.util
 import sys
 import threading
@@ -27,6 +26,7 @@ from stampede_guard import StampedeGuard, configure
 from stampede_guard.testing import herd
 from tests.audit import computing
 from tests.audit.fixes.test_fixes import CASES, FIXED, name
+from tests.support.heap import collect
 from tests.support.titles import titled
 
 CALLERS, WORKERS = 24, 8
@@ -356,7 +356,7 @@ async def test_a_lock_keeps_callers_apart_and_is_gone_afterwards(load: Load, cas
             answers = await asyncio.gather(*[ask(key) for key in "abc" * CALLERS])
             assert answers == [80] * 3 * CALLERS
             assert most == {"a": 1, "b": 1, "c": 1}
-            gc.collect()
+            collect()
             assert set(held) == left
 
 

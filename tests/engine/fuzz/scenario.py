@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import gc
 import logging
 import random
 import sys
@@ -23,6 +22,7 @@ from tests.engine.fuzz.drawing import Action, Case, drawn
 from tests.engine.fuzz.journal import Call, Change, Computation, Journal, number_in, text_of
 from tests.engine.fuzz.network import UnsteadyStore
 from tests.leases.simulation.loop import VirtualLoop
+from tests.support.heap import collect
 
 __all__ = ["Fleet", "play"]
 
@@ -299,6 +299,6 @@ def play(case: Case | int) -> Fleet:
         fleet.tasks.clear()
         fleet.guards.clear()
         if case.seed % 20 == 0:
-            gc.collect()
+            collect()
     fleet.journal.problems += unraisable
     return fleet

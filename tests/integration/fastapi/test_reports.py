@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -15,6 +14,7 @@ from stampede_guard import Policy, StampedeGuard
 from stampede_guard.errors import Misuse
 from stampede_guard.stores.memory import MemoryStore
 from tests.integration.fastapi.cases import client_of
+from tests.support.heap import collect
 
 guard = StampedeGuard(MemoryStore(), namespace="reports")
 router = APIRouter()
@@ -95,7 +95,7 @@ async def test_a_cache_above_a_route_in_an_application_factory_is_reported(
         return app
 
     app = create_app()
-    gc.collect()
+    collect()
     if order == "routes first":
         guard.install(app)
     async with client_of(app) as client:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import weakref
 from typing import Any
@@ -24,6 +23,7 @@ from stampede_guard.errors import (
 from stampede_guard.integrations.flask import Stampede
 from stampede_guard.values.failures import decode_failure, encode_failure
 from tests.integrations.flask.conftest import Make
+from tests.support.heap import collect
 
 
 def test_a_function_decorated_before_there_is_an_application_uses_the_guard_of_its_caller(
@@ -192,7 +192,7 @@ def test_an_application_without_connections_is_collected() -> None:
         return weakref.ref(app)
 
     app = use()
-    gc.collect()
+    collect()
     assert app() is None
 
 
