@@ -134,14 +134,15 @@ class _Options:
 
     @functools.cached_property
     def _listed(self) -> list[str]:
-        """The options that an error lists: not what everybody gives without a name."""
+        """The options that an error lists: not what everybody gives without a name, unless there is nothing else."""
         given = {
             name
             for name, parameter in inspect.signature(self._function).parameters.items()
             if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
             and parameter.default is parameter.empty
         }
-        return [name for name in self._known or () if name not in given]
+        known = [*(self._known or ())]
+        return [name for name in known if name not in given] or known
 
     def check(self, given: Mapping[str, Any]) -> None:
         known = self._known

@@ -13,6 +13,7 @@ from stampede_guard.api.identity.definition import Definition
 from stampede_guard.api.identity.registry import Registry
 from stampede_guard.engine.threads.locks import PassableLock
 from stampede_guard.errors import Misuse
+from stampede_guard.options import ALL, takes_options
 from stampede_guard.values.forks import renew_in_children
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def make_with(from_url: Callable[[str], StampedeGuard]) -> None:
     _from_url = from_url
 
 
+@takes_options("configure", own=ALL)
 def configure(guard: StampedeGuard | None) -> None:
     """Set the guard of every bare `@locked_cache`, also for functions already decorated. None removes it.
 

@@ -43,7 +43,7 @@ from stampede_guard.engine.engine import Engine, ShadowCounts, StoreHealth
 from stampede_guard.engine.hooks import Hooks
 from stampede_guard.errors import Misuse
 from stampede_guard.events import Event, Hook
-from stampede_guard.options import takes_options
+from stampede_guard.options import ALL, takes_options
 from stampede_guard.policy import Mode, Policy, check_fields, checked_limits, checked_policy
 from stampede_guard.values.keys.explained import Explanation, explain_name
 
@@ -138,6 +138,7 @@ class StampedeGuard(KeyedValues):
         with self.engine.modes.bypassed():
             yield
 
+    @takes_options("guard.within", own=ALL)
     def within(self, tenant: str) -> StampedeGuard:
         """A guard for one tenant. Its namespace is this guard's plus the tenant's name. It opens no connections.
 
@@ -152,6 +153,7 @@ class StampedeGuard(KeyedValues):
         made._enter(namespace, self.engine.within(namespace), plans, self._functions)
         return made
 
+    @takes_options("guard.explain", own=ALL)
     def explain(self, name: str) -> Explanation:
         """The parts of an entry's complete name: see `stampede_guard.values.keys.explained`. Raises `Misuse`."""
         return explain_name(name, namespace=self.namespace)
@@ -166,6 +168,7 @@ class StampedeGuard(KeyedValues):
         """
         return await self.engine.store.check_health()
 
+    @takes_options("guard.add_hook", own=ALL)
     def add_hook(self, hook: Hook) -> None:
         """Add a hook: see `stampede_guard.events`. Raises `Misuse` if it is not callable."""
         self.engine.hooks.add(hook)
@@ -174,6 +177,7 @@ class StampedeGuard(KeyedValues):
         """A hook that passes events on to the hooks of this guard. Leases and jobs take it: `hooks=(guard.report,)`."""
         self.engine.hooks.tell(event)
 
+    @takes_options("guard.install", own=ALL)
     def install(self, app: Any) -> None:
         """For FastAPI and Starlette: close the guard with the app's lifespan. Answer 503 with Retry-After for
         `WaitTimeout`, and for a store that refuses `invalidate()`. 504 for `ComputeTimeout`, and the original's status

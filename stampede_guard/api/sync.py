@@ -21,6 +21,7 @@ from stampede_guard.engine.threads.desk import DESK
 from stampede_guard.engine.threads.portal import portal
 from stampede_guard.engine.threads.surroundings import surroundings_of_caller
 from stampede_guard.errors import Misuse
+from stampede_guard.options import ALL, takes_options
 from stampede_guard.values.codec import settled
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ class SyncGuard:
         self, key: str, *, type: Any = Any, default: object = MISSING, **options: Unpack[LookOptions]
     ) -> Any: ...
 
+    @takes_options("guard.sync.get", own=ALL)
     def get(
         self, key: str, *, type: Any = Any, default: Any = MISSING, **options: Unpack[LookOptions]
     ) -> Any:
@@ -169,16 +171,19 @@ class SyncGuard:
         asked: Any = {"type": type, "default": default, **options}
         return portal().call(guard.get, key, **asked)
 
+    @takes_options("guard.sync.set", own=ALL)
     def set(self, key: str, value: Any, *, type: Any = Any, **options: Unpack[SetOptions]) -> Stored:
         """The same as `await guard.set(key, value)`."""
         self._refuse_loop("set")
         return portal().call(self._guard.set, key, value, type=type, **options)
 
+    @takes_options("guard.sync.invalidate", own=ALL)
     def invalidate(self, key: str, *, type: Any = Any) -> Invalidation:
         """The same as `await guard.invalidate(key)`."""
         self._refuse_loop("invalidate")
         return portal().call(self._guard.invalidate, key, type=type)
 
+    @takes_options("guard.sync.invalidate_tag", own=ALL)
     def invalidate_tag(self, tag: str) -> Invalidation:
         """The same as `await guard.invalidate_tag(tag)`."""
         self._refuse_loop("invalidate_tag")

@@ -15,10 +15,12 @@ from aiohttp import web
 from stampede_guard.api.answers import ANSWERED, answer_to
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.errors import Misuse
+from stampede_guard.options import ALL, takes_options
 
 __all__ = ["install"]
 
 
+@takes_options("install", own=ALL)
 def install(guard: StampedeGuard, app: web.Application) -> None:
     """Close the guard when the app shuts down. Answer 503 with Retry-After to `WaitTimeout` and store errors.
 

@@ -19,6 +19,7 @@ from litestar.plugins import InitPlugin
 
 from stampede_guard.api.answers import ANSWERED, answer_to
 from stampede_guard.api.guard import StampedeGuard
+from stampede_guard.options import ALL, takes_options
 from stampede_guard.values.errorclasses import look_among
 
 __all__ = ["StampedePlugin"]
@@ -31,6 +32,7 @@ class StampedePlugin(InitPlugin):
     rebuilt if its class, or a base class, has a handler of this application.
     """
 
+    @takes_options("StampedePlugin", own=ALL)
     def __init__(self, guard: StampedeGuard) -> None:
         self._guard = guard
 

@@ -18,11 +18,13 @@ from werkzeug.exceptions import default_exceptions
 from stampede_guard.api.answers import ANSWERED, answer_to
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.errors import ComputeFailed, Misuse
+from stampede_guard.options import ALL, takes_options
 from stampede_guard.values.errorclasses import look_among
 
 __all__ = ["install"]
 
 
+@takes_options("install", own=ALL)
 def install(guard: StampedeGuard, app: Quart) -> None:
     """Close the guard when the app stops serving. Answer 503 with Retry-After to `WaitTimeout` and store errors.
 

@@ -14,6 +14,7 @@ from stampede_guard.jobs.messages import Ending
 from stampede_guard.jobs.schedules.schedule import moment
 from stampede_guard.leases.keeping.signal import Signal
 from stampede_guard.leases.lease import Lease
+from stampede_guard.options import ALL, takes_options
 
 __all__ = ["MOST_COUNTERS", "Run", "current_run", "given"]
 
@@ -105,6 +106,7 @@ class Run:
         """
         return self._stopping
 
+    @takes_options("run.stop", own=ALL)
     def stop(self, why: str) -> None:
         """Raise `stopping`. Call it in the event loop."""
         self._stopping.raise_it(why)
@@ -121,6 +123,7 @@ class Run:
             raise Misuse(f"a run has at most {MOST_COUNTERS} counters")
         self.counters.update(counters)
 
+    @takes_options("run.completing", own=ALL)
     @contextlib.asynccontextmanager
     async def completing(self, conn: Any) -> AsyncIterator[Any]:
         """A transaction on your own PostgreSQL connection that completes this run. Its effects happen exactly once.

@@ -132,6 +132,7 @@ class Jobs(JobRecords):
             self._refuse_another(called, function)
         return self.put(Job(called, schedule, function, terms_of(terms), dict(arguments or {})))
 
+    @takes_options("jobs.put", own=ALL)
     def put(self, job: Job) -> Job:
         """Add this job. It replaces a job of the same name."""
         self.leases.full(job.name)
@@ -162,6 +163,7 @@ class Jobs(JobRecords):
             self._follow_table(made)
         return made
 
+    @takes_options("jobs.remove", own=ALL)
     async def remove(self, name: str) -> None:
         """Stop following the job in this worker. Its history stays until `forget`."""
         self._jobs.pop(name, None)
@@ -288,11 +290,9 @@ class Jobs(JobRecords):
         self._end_before(part)
         return await self._running.perform(execution)
 
+    @takes_options("jobs.run_now", own=ALL)
     async def run_now(self, name: str) -> Ending:
-        """Run the job once, now, in this worker, outside its schedule. Returns how it ended.
-
-        `overlap` holds as for its slots.
-        """
+        """Run the job once, now, in this worker, outside its schedule. `overlap` holds. Returns how it ended."""
         job, part = self._known(name), self.leases.part()
         self._end_before(part)
         work = begun_by_hand(self.leases, part, self.runs(), job, version=self.version, running=self._running)

@@ -168,6 +168,7 @@ class Leases:
 
     # --- for operators
 
+    @takes_options("leases.show", own=ALL)
     async def show(self, name: str) -> LeaseView | None:
         """The lease as the back end knows it; None if it was never granted."""
         return await self.part().backend.show(self.full(name), timeout=OPERATOR_TIMEOUT)
@@ -177,6 +178,7 @@ class Leases:
         """The leases of this namespace, at most `limit`."""
         return await self.part().backend.views(self.prefix, limit=limit, timeout=OPERATOR_TIMEOUT)
 
+    @takes_options("leases.withheld", own=ALL)
     async def withheld(self, lease_ttl: float = JOB_TTL) -> Withheld | None:
         """Whether the back end grants nothing now, why, and for how long. Example: a Redis that was just started."""
         asked = getattr(self.part().backend, "withheld", None)
@@ -306,6 +308,7 @@ class Leases:
 
     # --- for the other modules of this package
 
+    @takes_options("leases.full", own=ALL)
     def full(self, name: str) -> str:
         """The complete name. Raises `Misuse` for an invalid name."""
         if not _can_be_a_name(name):

@@ -27,6 +27,7 @@ from stampede_guard.leases.keeping.loop_state import LoopState, log
 from stampede_guard.leases.lease import Lease
 from stampede_guard.leases.messages import LeaseHeld
 from stampede_guard.leases.owner import called
+from stampede_guard.options import ALL, takes_options
 
 if TYPE_CHECKING:
     from stampede_guard.leases.client import Leases
@@ -109,6 +110,7 @@ class Election:
             "leader": leader,
         }
 
+    @takes_options("election.wait_elected", own=ALL)
     async def wait_elected(self, timeout: Duration | None = None) -> Lease:
         """The lease, once elected. Raises `TimeoutError` after `timeout` seconds; `Misuse` if it is not a candidate."""
         if self._task is None or self._part is None:
@@ -166,6 +168,7 @@ class Election:
             task.cancel()
         await asyncio.wait({task})
 
+    @takes_options("election.resign", own=ALL)
     async def resign(self, to: str | None = None) -> bool:
         """Step down, and queue again behind all other candidates. Returns whether this process led.
 

@@ -129,7 +129,7 @@ class PostgresLeases(_Elsewhere):
         # `statement_cache_size` is not an option: behind a pooler, a prepared statement may meet another connection.
         drivers = inspect.signature(driver.connect).parameters.keys() - {"dsn", "statement_cache_size"}
         whose = "PostgresLeases (beside what asyncpg.connect takes)"
-        refuse_others(whose, options, PostgresOptions.__annotations__, also=drivers)
+        refuse_others(whose, options, PostgresOptions.__annotations__, also={"url", *drivers})
         listen: object = options.get("listen", True)
         if not isinstance(listen, bool) and "://" not in checks.text(listen):
             raise PolicyError("listen", listen, "write True, False, or a URL past the pooler")

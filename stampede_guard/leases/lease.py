@@ -11,6 +11,7 @@ from stampede_guard.errors import LeaseLost, Misuse
 from stampede_guard.leases.keeping.keeper import Keeper
 from stampede_guard.leases.keeping.signal import Signal
 from stampede_guard.leases.messages import Owner
+from stampede_guard.options import ALL, takes_options
 
 __all__ = ["Lease", "PlainLease"]
 
@@ -79,6 +80,7 @@ class Lease(_Believed):
         """Ask the back end. Raises `LeaseLost` if the lease is no longer ours, `StoreError` if that is unknown."""
         await self._check()
 
+    @takes_options("lease.fenced", own=ALL)
     @contextlib.asynccontextmanager
     async def fenced(self, conn: Any) -> AsyncIterator[Any]:
         """A transaction of your own PostgreSQL connection that commits only if the lease is still held.

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 
 from stampede_guard.durations import Duration
+from stampede_guard.options import ALL, takes_options
 from stampede_guard.testing import given
 
 __all__ = ["FakeClock"]
@@ -18,6 +19,7 @@ class FakeClock:
     during a computation, the computation's lease may lapse.
     """
 
+    @takes_options("FakeClock", own=ALL)
     def __init__(self, now: float = 1_000.0) -> None:
         self.now = now
         self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
@@ -25,6 +27,7 @@ class FakeClock:
     def __call__(self) -> float:
         return self.now
 
+    @takes_options("clock.advance", own=ALL)
     def advance(self, seconds: Duration) -> None:
         """Let time pass. Raises `Misuse` for a negative number, because a clock of leases never goes back."""
         self.now += given.seconds("advance({})", seconds, meaning="the time that passes")
@@ -34,6 +37,7 @@ class FakeClock:
             with contextlib.suppress(RuntimeError):  # its event loop is closed
                 future.get_loop().call_soon_threadsafe(_wake, future)
 
+    @takes_options("clock.sleep", own=ALL)
     async def sleep(self, seconds: float) -> None:
         """Wait until the clock has advanced this far; for `FaultyStore(wait=clock.sleep)` and code that takes a
         `sleep`.

@@ -8,10 +8,12 @@ from typing import Any
 
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.errors import Misuse
+from stampede_guard.options import ALL, takes_options
 
 __all__ = ["on_store"]
 
 
+@takes_options("on_store", own=ALL)
 @contextlib.contextmanager
 def on_store(guard: StampedeGuard, store: Any) -> Iterator[Any]:
     """Within the block, `guard` and all functions decorated with it use this store: a `MemoryStore`, a

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, WaitTimeout
+from stampede_guard.options import ALL, takes_options
 from stampede_guard.values.errorstate import pack, unpack
 from stampede_guard.values.masking import beginning, mask, mask_all
 from stampede_guard.values.ownerrors import OWN_ERRORS
@@ -64,6 +65,7 @@ _readers: dict[str, _FromDict] = {}
 _read = msgspec.json.Decoder(_Record).decode
 
 
+@takes_options("register_failure", own=ALL)
 def register_failure(
     kind: type[_E], to_dict: Callable[[_E], dict[str, Any]], from_dict: Callable[[dict[str, Any]], _E]
 ) -> None:

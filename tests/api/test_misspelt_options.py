@@ -5,6 +5,7 @@ The callables are found by introspection. A new one is covered without a change 
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import importlib
 import inspect
@@ -28,7 +29,10 @@ from stampede_guard import (
     StampedeGuard,
     StampedeMiddleware,
 )
+from stampede_guard.api.sync import SyncGuard
+from stampede_guard.integrations.django import Cache, InvalidatingQuerySet
 from stampede_guard.integrations.flask import Stampede
+from stampede_guard.integrations.rq import DrainingWorker
 from stampede_guard.jobs import Jobs
 from stampede_guard.jobs.schedules.schedule import Every
 from stampede_guard.leases import Leases, MemoryLeases
@@ -36,8 +40,27 @@ from stampede_guard.stores.memory import MemoryStore
 
 GIVEN = {Policy, Limits, CacheRoute}
 """Dataclasses that users make. The library makes all others."""
+SIGNATURES_OF_OTHERS = {Cache, DrainingWorker, InvalidatingQuerySet}
+"""Classes whose methods have the names that Django and RQ give them. What they do not know is for these to refuse."""
 LIBRARY_CALLS = {
+    "CacheRoute.matches",
     "Election",
+    "Jobs.carry",
+    "Lease",
+    "OpenTelemetryHook.traceparent",
+    "StampedeGuard.entry",
+    "StampedeGuard.register",
+    "StampedeGuard.register_all",
+    "StampedeGuard.serve_entry",
+    "SyncGuard",
+    "StampedePlugin.on_app_init",
+    "Warmer.keep",
+    "Outbox.clean",
+    "Outbox.delete",
+    "Outbox.rings",
+    "Outbox.rings_no_more",
+    "Outbox.settle",
+    "Outbox.write",
     "Previous",
     "Run",
     "Warmer",
@@ -45,7 +68,7 @@ LIBRARY_CALLS = {
     "FaultyStore.open_session",
     "Outbox.claim",
 }
-"""What only the library calls."""
+"""What only the library calls. `Warmer.keep` passes all names on to a function of the application."""
 
 
 class Guards:
@@ -98,6 +121,9 @@ class Public:
     name: str
     call: Callable[..., Any]
     options: tuple[str, ...]
+    """Those that are given by name only. None for `guard.sync`, which passes them on."""
+    names: tuple[str, ...]
+    """These, and those that may also be given by their place."""
 
     def __str__(self) -> str:
         return self.name
@@ -111,6 +137,8 @@ def public_modules() -> Iterator[Any]:
     for room in ("integrations", "observe"):
         package = importlib.import_module(f"stampede_guard.{room}")
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if module.name == "stampede_guard.integrations.outboxes":
+                continue  # what the outboxes of two integrations share
             yield importlib.import_module(module.name)
 
 
@@ -128,6 +156,16 @@ def options_of(function: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
+def names_of(function: Any) -> tuple[str, ...]:
+    """What callers may name: the options, and the parameters that have a name. An application gives `_app`."""
+    parameters = inspect.signature(function).parameters.values()
+    named = (each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD)
+    return (
+        *(name for name in named if name not in ("self", "cls") and not name.startswith("_")),
+        *options_of(function),
+    )
+
+
 def is_ours(function: Any) -> bool:
     return str(getattr(inspect.unwrap(function), "__module__", "")).startswith("stampede_guard.")
 
@@ -139,9 +177,10 @@ def public_callables() -> Iterator[Public]:
             given = getattr(module, name)
             if inspect.isclass(given) and not issubclass(given, BaseException):
                 yield from of_class(given, seen)
-            elif inspect.isfunction(given) and is_ours(given) and given not in seen and options_of(given):
+            elif inspect.isfunction(given) and is_ours(given) and given not in seen and names_of(given):
                 seen.add(given)
-                yield Public(name, given, options_of(given))
+                yield Public(name, given, options_of(given), names_of(given))
+    yield from of_class(SyncGuard, seen)
 
 
 def of_class(given: Any, seen: set[Any]) -> Iterator[Public]:
@@ -151,22 +190,25 @@ def of_class(given: Any, seen: set[Any]) -> Iterator[Public]:
         function = getattr(member, "__func__", member)
         if not inspect.isfunction(function) or (name.startswith("_") and name != "__init__"):
             continue
-        if not is_ours(function) or function in seen or not options_of(function):
+        if not is_ours(function) or function in seen or not names_of(function):
             continue
         seen.add(function)
         title = given.__name__ if name == "__init__" else f"{given.__name__}.{name}"
-        if title in LIBRARY_CALLS:
+        if title in LIBRARY_CALLS or given in SIGNATURES_OF_OTHERS:
             continue
         call: Any = (
             given if name == "__init__" else member if inspect.ismethod(member) else bound(given, name)
         )
-        yield Public(title, call, options_of(function))
+        options = () if given is SyncGuard else options_of(function)
+        yield Public(title, call, options, names_of(function))
 
 
 def bound(given: Any, name: str) -> Any:
     """The method of an object, which users have."""
     if given is StampedeGuard:
         return getattr(Guards.guard, name)
+    if given is SyncGuard:
+        return getattr(Guards.guard.sync, name)
     if given is StampedeMiddleware:
         return getattr(StampedeMiddleware(None, guard=Guards.guard), name)
     if issubclass(given, Leases):
@@ -197,6 +239,9 @@ async def called(public: Public, /, **options: Any) -> None:
         filled["connect"] = compute
     parameters = inspect.signature(public.call).parameters.values()
     first = [filler(public, each.name) for each in parameters if each.kind is each.POSITIONAL_ONLY]
+    if public.name.startswith("SyncGuard."):
+        await asyncio.to_thread(public.call, *first, **filled, **options)
+        return
     made = public.call(*first, **filled, **options)
     if public.name in ("Jobs.cron", "Jobs.every"):
         made(lambda: None)
@@ -226,15 +271,15 @@ def test_the_callables_that_users_know_are_among_those_found() -> None:
 
 @pytest.mark.parametrize("public", CALLABLES, ids=str)
 async def test_a_misspelt_option_is_refused_with_the_nearest_one(public: Public) -> None:
-    for option in public.options:
-        for wrong in set(misspelt(option)) - set(public.options):
+    for option in public.names:
+        for wrong in set(misspelt(option)) - set(public.names):
             with pytest.raises(Misuse) as refused:
                 await called(public, **{wrong: Wrong()})
             assert wrong in str(refused.value), (option, wrong)
             assert f"do you mean {option}?" in str(refused.value), (option, wrong)
 
 
-@pytest.mark.parametrize("public", CALLABLES, ids=str)
+@pytest.mark.parametrize("public", [each for each in CALLABLES if each.options], ids=str)
 async def test_a_value_of_the_wrong_type_is_refused_with_the_name_of_its_option(public: Public) -> None:
     for option in set(public.options) - DRIVERS:
         refused = []

@@ -34,6 +34,8 @@ V = TypeVar("V")
 MOST_PLANS = 4096
 """Plans that a guard and its tenants remember."""
 LONGEST_KEY = 512
+_NAMED = (*ValueOptions.__annotations__, "key", "compute", "type", "request_bound", "in_thread")
+"""What callers of the methods of keys may name beside the fields of a policy."""
 
 
 class _Shared:
@@ -123,7 +125,7 @@ class Plans:
     def _made(self, type: Any, fields: dict[str, Any]) -> tuple[Codec, Policy]:
         if isinstance(type, list | dict | set):
             raise Misuse(f"type={type!r} is not a type: write it as an annotation, such as type=list[int]")
-        check_fields(fields, others=(*ValueOptions.__annotations__, "type", "request_bound"))
+        check_fields(fields, others=_NAMED)
         return codec_for(type), self._policy.replace(**fields)
 
     def _new(

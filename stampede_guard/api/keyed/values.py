@@ -15,7 +15,7 @@ from stampede_guard.api.types import Invalidation
 from stampede_guard.engine.engine import NOTHING, Engine, Stored, Told, tagged
 from stampede_guard.engine.plan import Plan, Run
 from stampede_guard.engine.tags.templates import checked_tags, tag_key, tag_names
-from stampede_guard.options import takes_options
+from stampede_guard.options import ALL, takes_options
 from stampede_guard.policy import Policy, check_fields
 
 __all__ = ["KeyedEntry", "KeyedValues"]
@@ -253,6 +253,7 @@ class KeyedValues:
         answers = await asyncio.gather(*(invalidate(self.prefix + entry, self.policy) for entry in entries))
         return "done" if all(answer == "done" for answer in answers) else "pending"
 
+    @takes_options("guard.invalidate_tag", own=ALL)
     async def invalidate_tag(self, tag: str) -> Invalidation:
         """Invalidate all entries with this tag in this namespace: see docs/invalidation.md. Raises `Misuse`."""
         return await self.engine.invalidate_tag(self.prefix + tag_key(tag))

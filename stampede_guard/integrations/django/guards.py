@@ -7,10 +7,12 @@ from django.core.exceptions import ImproperlyConfigured
 
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.integrations.django.cache import GuardedCache
+from stampede_guard.options import ALL, takes_options
 
 __all__ = ["guard_of"]
 
 
+@takes_options("guard_of", own=ALL)
 def guard_of(alias: str = "default") -> StampedeGuard:
     """The guard of a cache of `settings.CACHES`. Raises `ImproperlyConfigured` for a cache of another backend."""
     try:

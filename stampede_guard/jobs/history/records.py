@@ -38,6 +38,7 @@ class JobRecords:
         self._open_runs = runs
         self._runs: dict[asyncio.AbstractEventLoop, RunBackend] = {}
 
+    @takes_options("jobs.view", own=ALL)
     async def view(self, name: str) -> JobView | None:
         return await self.runs().view(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
 
@@ -65,6 +66,7 @@ class JobRecords:
             self.leases.full(name), limit=limit, before=before, outcomes=outcomes, timeout=OPERATOR_TIMEOUT
         )
 
+    @takes_options("jobs.statistics", own=ALL)
     async def statistics(self, name: str) -> Statistics:
         """Statistics of the newest 1,000 runs."""
         return statistics(await self.history(name, limit=MOST_IN_STATISTICS))
@@ -96,6 +98,7 @@ class JobRecords:
             name, await self.runs().pause(self.leases.full(name), by=who, timeout=OPERATOR_TIMEOUT)
         )
 
+    @takes_options("jobs.resume", own=ALL)
     async def resume(self, name: str) -> JobView:
         """End the pause of a job. A job that is not paused stays as it is. Raises what `pause` raises."""
         return self._found(name, await self.runs().resume(self.leases.full(name), timeout=OPERATOR_TIMEOUT))
@@ -106,6 +109,7 @@ class JobRecords:
             raise Misuse(f"no worker ever registered a job {name!r}")
         return view
 
+    @takes_options("jobs.forget", own=ALL)
     async def forget(self, name: str) -> bool:
         """Delete a job that no longer exists, with its history. Otherwise it would stay overdue for ever."""
         return await self.runs().forget(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
@@ -123,6 +127,7 @@ class JobRecords:
             known = self._runs[loop] = self._open_runs()
         return known
 
+    @takes_options("jobs.retire", own=ALL)
     async def retire(self, name: str) -> None:
         """Remove the job's rhythm, so that it is never overdue. Its history stays."""
         runs = self.runs()

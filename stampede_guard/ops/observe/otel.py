@@ -21,6 +21,7 @@ from opentelemetry.util.types import AttributeValue
 
 from stampede_guard import events
 from stampede_guard.events import Event
+from stampede_guard.options import ALL, takes_options
 
 __all__ = ["OpenTelemetryHook"]
 
@@ -39,6 +40,7 @@ class OpenTelemetryHook:
     never there: it would contain values of parameters.
     """
 
+    @takes_options("OpenTelemetryHook", own=ALL)
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer or trace.get_tracer("stampede_guard")
         self._open: dict[tuple[str, bool], Span] = {}

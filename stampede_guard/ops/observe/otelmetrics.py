@@ -32,6 +32,7 @@ from opentelemetry.metrics import Histogram, Meter
 from stampede_guard import events
 from stampede_guard.events import Event
 from stampede_guard.ops.observe.buckets import SECONDS, SIZES, STORE_SECONDS
+from stampede_guard.options import ALL, takes_options
 
 __all__ = ["OpenTelemetryMetrics"]
 
@@ -50,6 +51,7 @@ _FAULTS: dict[type[Event], str] = {
 class OpenTelemetryMetrics:
     """A hook. `meter` defaults to the global provider's. Create one per process and give it to each guard."""
 
+    @takes_options("OpenTelemetryMetrics", own=ALL)
     def __init__(self, meter: Meter | None = None) -> None:
         made = meter or metrics.get_meter("stampede_guard")
         self._functions: set[str] = set()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from stampede_guard.durations import Duration
 from stampede_guard.errors import StoreRefused, StoreUnavailable
-from stampede_guard.options import takes_options
+from stampede_guard.options import ALL, takes_options
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.testing import given
@@ -74,12 +74,14 @@ class FaultyStore:
         for session in list(self._sessions):
             session.told_of(back=False)
 
+    @takes_options("store.slow", own=ALL)
     def slow(self, seconds: Duration) -> None:
         """Every answer takes this long. From `deadline` on it counts as a time-out, although the command was
         carried out.
         """
         self._delay = given.seconds("slow({})", seconds, meaning="the time that an answer takes")
 
+    @takes_options("store.lose_replies", own=ALL)
     def lose_replies(self, count: int) -> None:
         """The next `count` commands are carried out, and their answers never arrive."""
         given.count("lose_replies({})", count, meaning="how many answers are lost")
