@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from stampede_guard.http.spec.message import Fields
+from stampede_guard.http.spec.validation import is_not_modified
 from stampede_guard.integrations.flask.keyed_requests import KeyedEnviron
 from stampede_guard.values.codec.builtin import dumps, loads
 
@@ -19,6 +21,7 @@ __all__ = ["OWN", "bytes_of", "may_be_stored", "reason_against", "response_from"
 _STORED, _SHARED = b"s", b"p"
 OWN = b"o"
 """The bytes of a response that each caller must compute for itself. The reason follows."""
+_VALIDATORS = frozenset({"etag", "last-modified"})
 _OF_ONE_CALLER = frozenset({401, 403})
 
 
@@ -80,12 +83,26 @@ def may_be_stored(body: bytes) -> bool:
     return body[:1] == _STORED
 
 
-def response_from(body: bytes, kind: Any) -> Any:
-    """A response of this caller's own, of the class `kind`."""
+def response_from(body: bytes, kind: Any, asked: Any, *, now: float) -> Any:
+    """A response of this caller's own, of the class `kind`. `asked`: the fields of the caller's request.
+
+    It is a 304 if the client has this response already, by the validator that the view gave (RFC 9110, 13.1).
+    """
     status, headers, data = loads(body[1:])
     response = kind(data, status=status)
     response.headers.clear()
     for name, value in headers:
         response.headers.add(name, value)
     response.headers["Content-Length"] = str(len(data))
+    if body[:1] == _STORED and _VALIDATORS & {name.lower() for name, _ in headers}:
+        if is_not_modified(_fields(asked), _fields(headers), now=now):
+            # The class of responses leaves out the fields that a 304 must not have.
+            response.status_code = 304
+            response.set_data(b"")
     return response
+
+
+def _fields(pairs: Any) -> Fields:
+    return tuple(
+        (name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in pairs
+    )

@@ -9,6 +9,9 @@ run for the caller. URL value preprocessors do run, because they depend on the U
 Not served from the cache: methods other than GET and HEAD, requests with a body, and requests with a cookie, another
 credential, or a field that names a user, as the HTTP cache knows them. `ignore=` allows such fields: the response does
 not depend on them. See `responses` for what is stored.
+
+A conditional request is answered with 304 if the view gives its response a validator: `response.add_etag()`, or
+`response.last_modified`. The view itself computes the complete response.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, Protocol, TypeVar
 from urllib.parse import urlencode
@@ -209,7 +213,7 @@ def _serving(view: Any, faces: Faces, asked: _Asked) -> Any:
             ours: dict[str, Any] = {_URL: asked.url(), _QUERY: asked.query()}
             body = faces.here()(*args, **kwargs, **ours)
             if body != OWN:
-                return response_from(body, current_app.response_class)
+                return response_from(body, current_app.response_class, request.headers, now=time.time())
         if fields and not told:
             told.add(fields[0])
             log.info(
