@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stampede_guard.values.parts.parts import is_copied_whole, is_plain_object, is_scalar
+from stampede_guard.values.parts.rows import is_row
 from stampede_guard.values.parts.state import attributes
 
 __all__ = ["IMMUTABLE", "Copying", "all_immutable"]
@@ -96,6 +97,9 @@ class Copying:
             for key, item in list(dict.items(value)):
                 dict.__setitem__(copied, key, self.of(item))
         for name, item in attributes(value).items():
+            if name == "_state" and is_row(type(value)):
+                # Django's copy has one of its own. Its related rows are in no key, and may refer to this row again.
+                continue
             own = self.of(item)
             if name in getattr(value, "__dict__", ()):
                 # Needed if a library's own way of copying omits it.

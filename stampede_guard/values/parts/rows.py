@@ -6,6 +6,8 @@ not logged in is the same as any other.
 
 What Django itself writes into a row while it is used does not count: the permissions of a user, a file instead of its
 name. Otherwise a function that looks at them would change its own key, and no result would fit its call.
+
+A computation gets a copy of its caller's row. So it may load a deferred column: the key has the columns of the call.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ def _names(kind: type) -> set[str]:
 def _row(value: Any, text_of: Callable[[Any], str]) -> list[str]:
     found = attributes(value)
     state = found.pop("_state", None)
+    found.pop("_django_version", None)  # only in a copy, so that pickles of another version are noticed
     prefetched = {name: list(rows) for name, rows in (found.pop(_PREFETCHED, None) or {}).items()}
     texts = _attributes(found, text_of)
     # One database may have other rows than another one.

@@ -134,3 +134,47 @@ def test_visitors_who_have_not_logged_in_share_a_key(title: Any) -> None:
     key = title.key(AnonymousUser())
     assert title.key(SimpleLazyObject(AnonymousUser)) == key
     assert title.key(User()) != key
+
+
+@pytest.mark.parametrize("related", [False, True])
+def test_a_function_that_loads_a_deferred_column_is_cached_by_the_columns_of_the_call(
+    site: Any, related: bool
+) -> None:
+    from tests.integrations.django.shop.models import Chair
+
+    calls = []
+
+    @locked_cache(ttl=60, name="shop.legs")
+    def legs(chair: Any) -> int:
+        calls.append("legs" in chair.get_deferred_fields())
+        return int(chair.legs)
+
+    Chair.objects.create(name="chair", legs=3)
+
+    def partly() -> Any:
+        chair = Chair.objects.only("name").get()
+        assert not related or chair.product_ptr.name == "chair"
+        return chair
+
+    row = partly()
+    assert [legs(row), legs(row), legs(partly())] == [3] * 3
+    assert calls == [True]
+    assert "legs" in row.get_deferred_fields(), "the computation has a row of its own"
+    legs.invalidate(row)
+    Chair.objects.update(legs=4)
+    assert [legs(partly()), legs(Chair.objects.get())] == [4] * 2
+    assert calls == [True, True, False], "a complete row has a key of its own"
+
+
+def test_a_row_whose_caller_changes_it_meanwhile_is_computed_as_it_was(site: Any) -> None:
+    from tests.integrations.django.shop.models import Product
+
+    row = Product(id=1, name="tea")
+
+    @locked_cache(ttl=60, name="shop.meanwhile")
+    def name(product: Any) -> str:
+        row.name = "coffee"
+        return str(product.name)
+
+    assert name(row) == "tea"
+    assert name(row) == "coffee"
