@@ -7,14 +7,16 @@ from datetime import timedelta
 from typing import Any
 
 from django.apps import apps
-from django.db import connections, transaction
+from django.db import OperationalError, ProgrammingError, connections, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from stampede_guard.errors import StoreError
+from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.integrations.outboxes import AT_ONCE, CHANNEL, Stuck
 
 __all__ = ["Relay", "delete", "write"]
+
+TABLE = "stampede_guard_django_outbox"
 
 
 def _rows() -> Any:
@@ -23,13 +25,31 @@ def _rows() -> Any:
 
 
 def write(using: str, cache: str, tags: Iterable[str]) -> Any:
-    """In the current transaction. The key of the row."""
-    row = _rows().using(using).create(cache=cache, tags=list(tags), written_at=Now())
+    """In the current transaction, so in the database of the data. The key of the row. Raises `Misuse` without a
+    table there.
+    """
+    try:
+        row = _rows().using(using).create(cache=cache, tags=list(tags), written_at=Now())
+    except (ProgrammingError, OperationalError) as error:
+        if not _has_no_table(error):
+            raise
+        raise Misuse(
+            f"the database {using!r} has no table of the outbox, which is in INSTALLED_APPS: run `manage.py migrate "
+            f"--database={using}`, and keep `manage.py stampede_guard_outbox --database={using}` running"
+        ) from error
     connection = connections[using]
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, cache])
     return row.pk
+
+
+def _has_no_table(error: Exception) -> bool:
+    """In the words of PostgreSQL, MySQL and SQLite."""
+    said = str(error)
+    return TABLE in said and any(
+        words in said for words in ("does not exist", "doesn't exist", "no such table")
+    )
 
 
 def delete(using: str, keys: Iterable[Any]) -> None:
