@@ -6,12 +6,16 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import aiohttp
 import fastapi
+import httpx
 import msgspec
 import pytest
 import starlette.exceptions
 from hypothesis import example, given
 from hypothesis import strategies as st
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, StoreUnavailable, WaitTimeout
 from stampede_guard.values import errorclasses, failures
@@ -266,3 +270,35 @@ def test_a_failure_with_any_content_decodes_to_an_exception_that_can_be_printed(
     error = decode_failure(data)
     assert isinstance(error, Exception)
     assert isinstance(str(error), str)
+
+
+class KeywordOnly(Exception):
+    def __init__(self, *, shelf: int, reason: str = "empty") -> None:
+        super().__init__(f"shelf {shelf} is {reason}")
+        self.shelf, self.reason = shelf, reason
+
+
+def test_an_error_whose_parameters_are_keywords_arrives_as_itself() -> None:
+    arrived = decode_failure(encode_failure(KeywordOnly(shelf=7)) or b"")
+    assert isinstance(arrived, KeywordOnly)
+    assert (str(arrived), arrived.shelf, arrived.reason) == ("shelf 7 is empty", 7, "empty")
+
+
+def test_an_error_with_a_request_arrives_as_compute_failed_without_its_headers() -> None:
+    headers = {"Authorization": "Bearer sesame"}
+    asked = aiohttp.RequestInfo(
+        URL("http://api/v1?key=sesame"), "GET", CIMultiDictProxy(CIMultiDict(headers)), URL("http://api/v1")
+    )
+    request = httpx.Request("GET", "http://api/v1", headers=headers)
+    for error in (
+        aiohttp.ClientResponseError(asked, (), status=404, message="Not Found"),
+        httpx.HTTPStatusError("Not Found", request=request, response=httpx.Response(404, request=request)),
+        httpx.ReadTimeout("Not Found in time", request=request),
+    ):
+        data = encode_failure(error)
+        assert data is not None
+        assert b"sesame" not in data
+        arrived = decode_failure(data)
+        assert isinstance(arrived, ComputeFailed)
+        assert (arrived.type_name, arrived.status_code) == (type(error).__name__, None)
+        assert "Not Found" in arrived.message
