@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
+import os
 import queue
 import threading
 from collections import deque
@@ -16,8 +17,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from stampede_guard.engine.threads.portal import portal
+from stampede_guard.errors import WaitTimeout
 from stampede_guard.jobs.reporting import log
 from stampede_guard.jobs.run import Run, given
+from stampede_guard.values.forks import abandon_in_children
 
 __all__ = ["CallersThread", "in_thread", "result_of"]
 
@@ -58,7 +61,7 @@ async def in_thread(
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
-    context = contextvars.copy_context()
+    context, here = contextvars.copy_context(), os.getpid()
 
     def settle(result: T | None, error: BaseException | None) -> None:
         if done.done():
@@ -83,6 +86,8 @@ async def in_thread(
             error.__cause__ = ended
         except BaseException as raised:
             error = raised
+        if os.getpid() != here:
+            return  # the function has forked: the event loop is in the parent
         # The event loop may be closed by now. Then no task waits for the result.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
@@ -116,18 +121,25 @@ class CallersThread:
 
     So the function sees what belongs to its caller's thread. An interruption of the caller (a soft time limit, Ctrl-C)
     is raised in the function while it runs.
+
+    The function may fork, and return in the child as well. The run and its lease belong to the parent.
     """
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._task: asyncio.Task[Any] | None = None
+        abandon_in_children(self)
 
-    def wait(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def wait(
+        self, start: Callable[[], Coroutine[Any, Any, T]], *, in_child: Callable[[], T] | None = None
+    ) -> T:
         """The result of the coroutine, which runs on the event loop of plain functions. Call it without an event loop.
 
         An interruption of the wait cancels the coroutine, and is raised. Raises `Misuse` while the process ends.
+        `in_child`: makes the result in a child that the function has forked. A child that was forked otherwise, or
+        without it, gets a `WaitTimeout`.
         """
-        loop = portal().loop
+        loop, here = portal().loop, os.getpid()
         portal().call(_nothing)
 
         def begin() -> None:
@@ -139,6 +151,10 @@ class CallersThread:
             loop.call_soon_threadsafe(begin)
             while (work := self._work.get()) is not None:
                 work()
+                if os.getpid() != here and in_child is not None:
+                    return in_child()
+            if os.getpid() != here:
+                raise WaitTimeout("this process was forked during a run, which its parent goes on with")
             assert self._task is not None
             if self._task.cancelled():
                 raise RuntimeError("the run was cancelled: this process is ending")
@@ -146,7 +162,12 @@ class CallersThread:
             return result
         finally:
             # After `begin`, in any case: the loop calls in order.
-            loop.call_soon_threadsafe(self._leave)
+            if os.getpid() == here:
+                loop.call_soon_threadsafe(self._leave)
+
+    def abandon(self) -> None:
+        """In a forked child: the wait ends, because the event loop is in the parent."""
+        self._work.put(None)
 
     def _leave(self) -> None:
         if self._task is not None and not self._task.done():

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from stampede_guard import Policy, StampedeGuard, WaitTimeout
+from stampede_guard.engine.threads import threads
 from tests.api.test_in_thread import holding, in_thread, wait_for
 from tests.support.inside import runtimes_of
 from tests.support.listener import PATIENCE
@@ -119,3 +120,24 @@ def test_a_child_that_is_forked_while_its_caller_waits_does_not_wait_for_the_par
     interrupted.result(PATIENCE)
     assert (found, first.result(PATIENCE)) == (1, 1)
     assert os.waitstatus_to_exitcode(os.waitpid(children.pop(), 0)[1]) == 7
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_that_is_forked_in_a_thread_of_the_pool_ends_with_its_function(
+    guard: StampedeGuard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has this thread only, and its caller is in the parent. It must not wait there for other computations."""
+    monkeypatch.setattr(threads, "IDLE_SECONDS", 1e6)
+    children: list[int] = []
+
+    @guard.locked_cache()
+    def forks() -> str:
+        children.append(os.fork())
+        if not children[-1]:
+            signal.alarm(int(PATIENCE))
+        return "parent"
+
+    assert forks() == "parent"
+    assert os.waitstatus_to_exitcode(os.waitpid(children.pop(), 0)[1]) == 0
+    assert forks.refresh() == "parent", "the parent has its thread and its pool"
+    assert os.waitstatus_to_exitcode(os.waitpid(children.pop(), 0)[1]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 
 from stampede_guard.engine.threads.portal import portal
-from stampede_guard.errors import Misuse
+from stampede_guard.errors import Misuse, WaitTimeout
 from stampede_guard.jobs.threads import CallersThread
+from stampede_guard.jobs.threads import in_thread as run_in_thread
 
 PATIENCE = 20.0
 MAIN = threading.get_ident()
@@ -125,6 +127,73 @@ def test_a_caller_is_refused_on_the_event_loop_that_it_would_wait_for() -> None:
 
     with pytest.raises(Misuse, match="wait for itself"):
         portal().call(call)
+
+
+def end_of(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_in_a_child_that_the_function_forks_the_wait_ends_with_what_is_said_for_it() -> None:
+    thread, children, here, found = CallersThread(), [], os.getpid(), ""
+
+    def forks() -> str:
+        children.append(os.fork())
+        if not children[-1]:
+            signal.alarm(int(PATIENCE))
+        return "parent"
+
+    async def start() -> str:
+        return await thread.run(forks, name="n", run=a_run())
+
+    try:
+        found = thread.wait(start, in_child=lambda: "child")
+    finally:
+        if os.getpid() != here:
+            os._exit(7 if found == "child" else 9)
+    assert (found, end_of(children.pop())) == ("parent", 7)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_that_is_forked_during_the_wait_does_not_wait_for_the_parents_loop() -> None:
+    thread, children, here, found = CallersThread(), [], os.getpid(), ""
+    forked = threading.Event()
+
+    def fork(*_: object) -> None:
+        children.append(os.fork())
+        if not children[-1]:
+            signal.alarm(int(PATIENCE))
+        forked.set()
+
+    async def start() -> str:
+        signal.pthread_kill(MAIN, signal.SIGUSR1)
+        await asyncio.get_running_loop().run_in_executor(None, forked.wait, PATIENCE)
+        return "parent"
+
+    before = signal.signal(signal.SIGUSR1, fork)
+    try:
+        found = thread.wait(start)
+    except WaitTimeout as error:
+        found = str(error)
+    finally:
+        if os.getpid() != here:
+            os._exit(7 if "forked" in found else 9)
+        signal.signal(signal.SIGUSR1, before)
+    assert (found, end_of(children.pop())) == ("parent", 7)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_that_a_function_forks_in_its_own_thread_ends_with_the_thread() -> None:
+    children: list[int] = []
+
+    def forks() -> str:
+        children.append(os.fork())
+        if not children[-1]:
+            signal.alarm(int(PATIENCE))
+        return "parent"
+
+    assert asyncio.run(run_in_thread(forks, name="n", run=a_run())) == "parent"
+    assert end_of(children.pop()) == 0
 
 
 async def _never() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import os
 import queue
 import threading
 import time
@@ -56,6 +57,7 @@ class _Job:
         self.lender: _Job | None = None
         self.turn: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._function = function
+        self._process = os.getpid()
         self._context = contextvars.copy_context()
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[Any] = self.loop.create_future()
@@ -75,7 +77,14 @@ class _Job:
         """The flights that its own flight waits for, directly or through others."""
         return reached(self.flight) if self.flight is not None else set()
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether this is a forked child. The event loop, the other threads and the caller are in the parent."""
+        return os.getpid() != self._process
+
     def _tell(self, settle: Callable[[Any], None], outcome: Any) -> None:
+        if self.is_copy:
+            return
         with contextlib.suppress(RuntimeError):  # the event loop is closed
             self.loop.call_soon_threadsafe(settle, outcome)
 
@@ -238,6 +247,9 @@ class Threads:
         while job is not None:
             _HERE.job = job
             job.carry_out()
+            if job.is_copy:
+                # The function has forked, and this is the only thread of the child: it ends with it.
+                return
             with self._lock:
                 self._begun.discard(job)
                 self._give_up_place(job)

@@ -99,10 +99,13 @@ class _Message:
         ending = self._thread.wait(
             lambda: self._slots.run(
                 stamp.job, stamp.schedule, stamp.slot, self._run, self._terms, late=stamp.late
-            )
+            ),
+            in_child=lambda: None,
         )
         if self._raised:
             raise self._raised[0]
+        if ending is None:  # in a child that the function has forked
+            return self._returned[0]
         if not isinstance(ending, Ending) or ending.outcome in ("skipped", "missed"):
             return None
         if ending.outcome != "completed":
