@@ -226,3 +226,42 @@ def test_the_value_of_a_block_is_not_stored_after_an_invalidation_by_a_fallback_
         assert await other.get(KEY) is MISSING
 
     virtually(main)
+
+
+def test_a_handed_over_computation_of_an_uncacheable_key_does_not_outlive_its_place() -> None:
+    async def main(fleet: Moments) -> None:
+        running: list[str] = []
+        fields: dict[str, Any] = {
+            "request_bound": True,
+            "should_cache": lambda _: False,
+            "uncacheable_limit": 1,
+            "compute_timeout": 1.0,
+            "lease_ttl": 0.9,
+            "error_ttl": 0.0,
+        }
+
+        def ask(guard: StampedeGuard, name: str, seconds: float) -> asyncio.Task[str]:
+            async def compute() -> str:
+                running.append(name)
+                assert len(running) == 1, running
+                try:
+                    await asyncio.sleep(seconds)
+                finally:
+                    running.remove(name)
+                return name
+
+            return asyncio.create_task(guard.get_or_compute(KEY, compute, **fields))
+
+        guard, other = fleet.guard(), fleet.guard()
+        assert await ask(guard, "marks the key as uncacheable", 0.0)
+        first, second = ask(guard, "first", 0.95), ask(guard, "second", 0.95)
+        await fleet.until(0.1)
+        third, elsewhere = ask(guard, "third", 0.95), ask(other, "elsewhere", 0.95)
+        await fleet.until(0.9)
+        first.cancel()
+        await fleet.until(1.8)
+        second.cancel()
+        served = await asyncio.gather(third, elsewhere)
+        assert served == ["third", "elsewhere"]
+
+    virtually(main)

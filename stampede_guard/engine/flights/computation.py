@@ -61,6 +61,8 @@ class Computation:
         self.took_ms = 0
         self.leader = 0
         """The number of the passenger whose call was computed last. 0 means none."""
+        self._left = 0
+        """How many callers left one after the other, each while its call was computed."""
         self._runtime = runtime
         self._flight = flight
         self._run = run
@@ -86,10 +88,13 @@ class Computation:
         if self._passengers_changed is not None and not self._passengers_changed.done():
             self._passengers_changed.set_result(None)
 
-    async def _wait_for_somebody_free(self) -> None:
+    async def _wait_for_somebody_free(self) -> bool:
+        """Whether it had to wait."""
+        waited = False
         while self._flight.passengers.all_busy:
-            self._passengers_changed = self._runtime.loop.create_future()
+            self._passengers_changed, waited = self._runtime.loop.create_future(), True
             await self._passengers_changed
+        return waited
 
     def awaited_by(self, other: Computation) -> None:
         """The other computation waits for this one. If it has a slot or a thread, this one may use that."""
@@ -157,18 +162,23 @@ class Computation:
 
     async def _run_bounded(self) -> Result | on.Abandoned:
         policy, passengers = self._flight.plan.policy, self._flight.passengers
-        if self._flight.plan.request_bound:
-            await self._wait_for_somebody_free()
-        left = refused = 0
-        while left <= policy.max_handovers:
-            if self._flight.plan.request_bound:
-                await self._wait_for_somebody_free()
+        # Nobody renews a slot. 1. A computation beside the lease is handed over when its slot is nearly over. 2. The
+        # slot ends, and another process gets it. 3. Now more run than `uncacheable_limit`. So the flight gives the slot
+        # back, and asks again for the next caller.
+        in_slot = self._grant is not None and not self._grant.leased
+        refused = 0
+        while self._left <= policy.max_handovers:
+            if self._flight.plan.request_bound and await self._wait_for_somebody_free() and in_slot:
+                return on.Abandoned()
             # A caller that takes over has the whole time: the error says that its call took longer than that.
             deadline = self._runtime.loop.time() + seconds_to_wait("own_computation", policy)
             result = await self._run_once(deadline)
             if result is None:
-                left += 1
+                self._left += 1
+                if in_slot and self._left <= policy.max_handovers:
+                    return on.Abandoned()
                 continue
+            self._left = 0
             if not isinstance(result, Result) or not self._is_its_callers(result.error):
                 return result
             # 401 and 403: the next passenger may have the permission that this one lacks.
@@ -176,8 +186,9 @@ class Computation:
             refused += 1
             # After some refusals other processes get a turn. Without a lease no other process waits for this one.
             waits = passengers.aboard().waits
-            if not waits or (self._grant is not None and refused > policy.max_handovers):
+            if not waits or in_slot or (self._grant is not None and refused > policy.max_handovers):
                 return on.Abandoned(refused=True)
+        self._left = 0
         title = self._flight.plan.title
         error = ComputeFailed(
             "Abandoned", f"{title}: {policy.max_handovers + 1} callers left, one after the other"
