@@ -52,7 +52,7 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
             plan.decode(reading.body)
             flight.know(reading)
     value = await ride(
-        runtime, plan, name, run, flight, None, keep_refreshing=token > 0, began=began, kind=Refreshed
+        runtime, plan, run, flight, None, keep_refreshing=token > 0, began=began, kind=Refreshed
     )
     # Without an outcome of the flight, the value is that of a fallback. Whether that was stored is not known here.
     kept = flight.state.kept if flight.state.served else None

@@ -72,7 +72,7 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     if flight is not None and flight.open_to_all:
         if runtime.hooks.any:
             runtime.hooks.tell(Miss(plan.title, name))
-        return await ride(runtime, plan, name, run, flight, None)
+        return await ride(runtime, plan, run, flight, None)
     away = runtime.away and runtime.away_for(name, tags)
     seen = _while_away(runtime, name, tags) if away else await look_up(runtime, name, tags)
     if asked is not None and seen.source == "store":
@@ -268,7 +268,7 @@ async def serve_bypassed(
         runtime.hooks.tell(Miss(plan.title, name))
     apart = "".join(f"\0{number}" for number in sorted(map(id, within)))
     flight = runtime.take_off(name, plan, run, captured(plan, run), kind="bypassed", apart=apart)
-    return await ride(runtime, plan, name, run, flight, None)
+    return await ride(runtime, plan, run, flight, None)
 
 
 def _miss(
@@ -276,7 +276,7 @@ def _miss(
 ) -> Coroutine[Any, Any, Any]:
     variables = captured(plan, run)
     flight = _to_take_off(runtime, plan, name, run, variables, newer_than)
-    return ride(runtime, plan, name, run, flight, None, variables=variables)
+    return ride(runtime, plan, run, flight, None, variables=variables)
 
 
 async def fly(runtime: Runtime, plan: Plan, name: str, run: Run, old: Reading | None) -> Any:
@@ -285,7 +285,7 @@ async def fly(runtime: Runtime, plan: Plan, name: str, run: Run, old: Reading | 
     flight = _to_take_off(runtime, plan, name, run, variables, token)
     if old is not None and (flight.old is None or flight.old.token < token):
         flight.know(old)
-    return await ride(runtime, plan, name, run, flight, None, variables=variables)
+    return await ride(runtime, plan, run, flight, None, variables=variables)
 
 
 def _to_take_off(
@@ -313,18 +313,17 @@ async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Rea
         if not policy.soft_timeout:
             # A flight bound to this request cannot run in the background: compute here unless another flight computes.
             bound = plan.request_bound
-            return await ride(runtime, plan, name, run, flight, reading) if bound else value
+            return await ride(runtime, plan, run, flight, reading) if bound else value
     flown = runtime.loop.time() - flight.began
     patience = seconds_to_wait("fresh_value", policy, waited=flown)
     if not patience or len(flight.passengers) >= policy.max_passengers:
         return value
-    return await ride(runtime, plan, name, run, flight, reading, soft=patience)
+    return await ride(runtime, plan, run, flight, reading, soft=patience)
 
 
 async def ride(
     runtime: Runtime,
     plan: Plan,
-    name: str,
     run: Run,
     flight: Flight,
     stale: Reading | None,
@@ -360,9 +359,9 @@ async def ride(
                 outcome = await passenger.future
         if outcome is OUT_OF_PATIENCE:
             if hooks.any:
-                hooks.tell(TimedOut(plan.title, name, "soft_timeout" if soft else "wait_timeout"))
+                hooks.tell(TimedOut(plan.title, flight.name, "soft_timeout" if soft else "wait_timeout"))
             with waiting_for(flight, plan):
-                outcome = await wait_on(runtime, plan, name, flight, passenger)
+                outcome = await wait_on(runtime, plan, flight, passenger)
         if outcome is not ON_ITS_OWN:
             if type(run) is TaggedRun and run.told is not None:
                 passenger.tell(run.told, bypassed=flight.bypassed, waited=runtime.loop.time() - began)
@@ -373,21 +372,22 @@ async def ride(
     finally:
         future = passenger.future
         if hooks.any and (ended := _outcome(passenger)) is not None:
-            hooks.tell(kind(plan.title, name, runtime.loop.time() - began, ended, flight.id, flight.trace))
+            waited = runtime.loop.time() - began
+            hooks.tell(kind(plan.title, flight.name, waited, ended, flight.id, flight.trace))
         served = future.done() and not future.cancelled()
         if served:
             future.exception()  # retrieved: the caller may be cancelled at the moment in which its flight fails
         if not served or passenger.computing is not None:
             await flight.leave(passenger)
-    alone = _take_off_alone(runtime, plan, name, run, flight)
-    return await ride(runtime, plan, name, run, alone, stale, soft=soft, began=began, kind=kind)
+    alone = _take_off_alone(runtime, plan, run, flight)
+    return await ride(runtime, plan, run, alone, stale, soft=soft, began=began, kind=kind)
 
 
-def _take_off_alone(runtime: Runtime, plan: Plan, name: str, run: Run, before: Flight) -> Flight:
+def _take_off_alone(runtime: Runtime, plan: Plan, run: Run, before: Flight) -> Flight:
     """A flight for one caller, after a flight whose value may be private to another caller."""
     kind: FlightKind = "bypassed" if before.bypassed else "alone"
     newer, variables = before.state.newer_than, captured(plan, run)
-    return runtime.take_off(name, plan, run, variables, kind=kind, newer_than=newer, alone=True)
+    return runtime.take_off(before.name, plan, run, variables, kind=kind, newer_than=newer, alone=True)
 
 
 def _outcome(passenger: Passenger) -> WaitOutcome | None:

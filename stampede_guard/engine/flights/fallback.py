@@ -38,7 +38,7 @@ Beside = tuple["asyncio.Task[tuple[Any, bool]]", Once]
 class FallbackRun:
     """At most one at a time per key and process, and at most `fallback_limit` per key in all processes together."""
 
-    def __init__(self, runtime: Runtime, plan: Plan, flight: Flight, name: str, passenger: Passenger) -> None:
+    def __init__(self, runtime: Runtime, plan: Plan, flight: Flight, passenger: Passenger) -> None:
         self.denied = False
         self.computed = False
         """Whether its own computation has made a value."""
@@ -46,7 +46,7 @@ class FallbackRun:
         self._flight = flight
         self._runtime = runtime
         self._plan = plan
-        self._name = name
+        self._name = flight.name
         self._passenger = passenger
 
     async def attempt(self, meanwhile: asyncio.Future[Any]) -> tuple[Any, bool]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["too_long", "wait_on"]
 
 
-async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
+async def wait_on(runtime: Runtime, plan: Plan, flight: Flight, passenger: Passenger) -> Any:
     """Serve a caller that has already waited for `wait_timeout`, or for `soft_timeout` with a stale value."""
     policy = plan.policy
     future = passenger.future
@@ -52,7 +52,7 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
                 passenger.instead = "stale"
                 return plan.codec.decode(passenger.stale.body)
             case "try_fallback":
-                fallback = FallbackRun(runtime, plan, flight, name, passenger)
+                fallback = FallbackRun(runtime, plan, flight, passenger)
                 served = False
                 try:
                     value, served = await fallback.attempt(future)
@@ -60,7 +60,7 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
                     if runtime.hooks:
                         outcome: events.FallbackOutcome
                         outcome = "served" if served else "denied" if fallback.denied else "failed"
-                        runtime.hooks.tell(events.Fallback(plan.title, name, outcome))
+                        runtime.hooks.tell(events.Fallback(plan.title, flight.name, outcome))
                 if served:
                     # The news of its own publication may have come first. The caller has computed all the same.
                     passenger.instead = "fallback" if fallback.computed or not future.done() else None
@@ -69,14 +69,14 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
                 patience = 0.0
             case "wait_for_fallback":
                 seconds = seconds_to_wait("another_fallback", policy)
-                found = await _wait_for_fallback(runtime, plan, name, flight, passenger, beside, seconds)
+                found = await _wait_for_fallback(runtime, plan, flight, passenger, beside, seconds)
                 if found is not NOTHING:
                     return found
                 tried = "over"
                 patience = 0.0
             case "give_up":
                 if not flight.bypassed:
-                    return await _last_look(runtime, plan, name, flight, passenger)
+                    return await _last_look(runtime, plan, flight, passenger)
                 raise too_long(plan)
             case _:
                 assert_never(resort)
@@ -85,7 +85,6 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
 async def _wait_for_fallback(
     runtime: Runtime,
     plan: Plan,
-    name: str,
     flight: Flight,
     passenger: Passenger,
     beside: Beside | None,
@@ -111,7 +110,7 @@ async def _wait_for_fallback(
         finally:
             over.leave(mine)
         if not future.done() and _has_a_value(task):
-            found = await _stored(runtime, plan, name, flight, passenger)
+            found = await _stored(runtime, plan, flight, passenger)
             if found is not NOTHING:
                 return found
     await asyncio.wait({future}, timeout=max(0.0, until - runtime.loop.time()))
@@ -124,9 +123,9 @@ def _has_a_value(fallback: asyncio.Task[tuple[Any, bool]]) -> bool:
     return fallback.result()[1]
 
 
-async def _last_look(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
+async def _last_look(runtime: Runtime, plan: Plan, flight: Flight, passenger: Passenger) -> Any:
     """Read the store once more: another process's fallback may have stored a value while this flight computes."""
-    found = await _stored(runtime, plan, name, flight, passenger)
+    found = await _stored(runtime, plan, flight, passenger)
     if found is not NOTHING:
         return found
     if passenger.future.done():
@@ -135,12 +134,12 @@ async def _last_look(runtime: Runtime, plan: Plan, name: str, flight: Flight, pa
     raise too_long(plan)
 
 
-async def _stored(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
+async def _stored(runtime: Runtime, plan: Plan, flight: Flight, passenger: Passenger) -> Any:
     """The fresh value in the store, or `NOTHING`. What a refresh replaces is no answer to it."""
-    if runtime.away_for(name, flight.tags):
+    if runtime.away_for(flight.name, flight.tags):
         return NOTHING
     with contextlib.suppress(StoreError, Undecodable):
-        reading = await look(runtime, name, flight.tags)
+        reading = await look(runtime, flight.name, flight.tags)
         if reading is None or not reading.is_fresh:
             return NOTHING
         if not passenger.refreshes or not may_be_replaced(flight.state, reading.token):
