@@ -261,43 +261,39 @@ async def serve_bypassed(
     `within`: the guards in whose `bypassed()` block the caller is. Such a computation does
     not use these guards' stores, so its value may differ. Callers in different blocks do not share a flight.
     """
-    name = bypassed_name(name)
     if runtime.orders:
         runtime.obey()
-    if runtime.hooks.any:
-        runtime.hooks.tell(Miss(plan.title, name))
     apart = "".join(f"\0{number}" for number in sorted(map(id, within)))
-    flight = runtime.take_off(name, plan, run, captured(plan, run), kind="bypassed", apart=apart)
-    return await ride(runtime, plan, run, flight, None)
+    return await _miss(runtime, plan, bypassed_name(name), run, kind="bypassed", apart=apart)
 
 
 def _miss(
-    runtime: Runtime, plan: Plan, name: str, run: Run, *, newer_than: int = 0
+    runtime: Runtime,
+    plan: Plan,
+    name: str,
+    run: Run,
+    *,
+    newer_than: int = 0,
+    old: Reading | None = None,
+    kind: FlightKind = "foreground",
+    apart: str = "",
 ) -> Coroutine[Any, Any, Any]:
+    """Join a flight for a caller that has no value to continue with. `old`: what other callers may get meanwhile."""
     variables = captured(plan, run)
-    flight = _to_take_off(runtime, plan, name, run, variables, newer_than)
+    if runtime.hooks.any:
+        runtime.hooks.tell(Miss(plan.title, name))
+    flight = runtime.take_off(name, plan, run, variables, kind=kind, newer_than=newer_than, apart=apart)
+    if newer_than:
+        flight.require_newer(newer_than)
+    if old is not None and (flight.old is None or flight.old.token < old.token):
+        flight.know(old)
     return ride(runtime, plan, run, flight, None, variables=variables)
 
 
 async def fly(runtime: Runtime, plan: Plan, name: str, run: Run, old: Reading | None) -> Any:
     """A value newer than `old`, for a caller that has read the store itself and cannot use the value found."""
-    token, variables = 0 if old is None else old.token, captured(plan, run)
-    flight = _to_take_off(runtime, plan, name, run, variables, token)
-    if old is not None and (flight.old is None or flight.old.token < token):
-        flight.know(old)
-    return await ride(runtime, plan, run, flight, None, variables=variables)
-
-
-def _to_take_off(
-    runtime: Runtime, plan: Plan, name: str, run: Run, variables: Variables, newer_than: int
-) -> Flight:
-    """The flight for a caller that has no value to continue with."""
-    if runtime.hooks.any:
-        runtime.hooks.tell(Miss(plan.title, name))
-    flight = runtime.take_off(name, plan, run, variables, newer_than=newer_than)
-    if newer_than:
-        flight.require_newer(newer_than)
-    return flight
+    token = 0 if old is None else old.token
+    return await _miss(runtime, plan, name, run, newer_than=token, old=old)
 
 
 async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading, value: Any) -> Any:
