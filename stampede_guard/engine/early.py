@@ -52,6 +52,6 @@ def refresh_early(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Re
 
     def landed(_: asyncio.Future[None]) -> None:
         if not flight.computation.has_begun:
-            runtime.asked_early.begin(name, plan.policy.poll_interval)
+            runtime.asked_early.pause(name, plan.policy.poll_interval)
 
     flight.landed.add_done_callback(landed)

@@ -166,22 +166,22 @@ async def test_pauses_are_bounded_and_need_one_timer() -> None:
             timers.append(seconds)
             return loop.call_later(seconds, call, *args)
 
-    pauses = Backoff(Loop, clock)  # type: ignore[arg-type]
+    backoff = Backoff(Loop, clock)  # type: ignore[arg-type]
     for number in range(2 * MOST):
-        pauses.begin(f"k{number}", 600.0)
-    assert len(pauses) == MOST and len(timers) == 1
-    assert pauses.hold(f"k{2 * MOST - 1}") and not pauses.hold("k0"), "the oldest goes first"
+        backoff.pause(f"k{number}", 600.0)
+    assert len(backoff) == MOST and len(timers) == 1
+    assert backoff.hold(f"k{2 * MOST - 1}") and not backoff.hold("k0"), "the oldest goes first"
     clock.advance(601.0)
-    assert not pauses.hold(f"k{2 * MOST - 1}")
-    pauses._sweep()
-    assert len(pauses) == 0 and pauses._timer is None
+    assert not backoff.hold(f"k{2 * MOST - 1}")
+    backoff._sweep()
+    assert len(backoff) == 0 and backoff._timer is None
 
 
 async def test_a_pause_ends_by_itself() -> None:
-    pauses = Backoff(asyncio.get_running_loop())
-    pauses.begin("k", 0.01)
-    pauses.begin("later", 0.4)
-    await until(lambda: not len(pauses))
+    backoff = Backoff(asyncio.get_running_loop())
+    backoff.pause("k", 0.01)
+    backoff.pause("later", 0.4)
+    await until(lambda: not len(backoff))
 
 
 # --- what must not take longer than in proportion ------------------------------------------------------------

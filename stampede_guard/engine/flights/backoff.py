@@ -38,8 +38,8 @@ class Backoff:
     def __len__(self) -> int:
         return len(self._ends)
 
-    def begin(self, name: str, seconds: float, *, token: int = 0) -> None:
-        """Begin a pause. A running pause is not prolonged."""
+    def pause(self, name: str, seconds: float, *, token: int = 0) -> None:
+        """Begin a pause. One that runs is not prolonged."""
         if seconds <= 0 or self.hold(name, token):
             return
         self._ends.pop(name, None)

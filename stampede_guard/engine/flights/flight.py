@@ -317,7 +317,7 @@ class Flight:
         """For so many seconds, stale hits do not refresh the present value."""
         if seconds > 0:
             token = self.old.token if self.old is not None else 0
-            self._runtime.failing.begin(self.name, seconds, token=token)
+            self._runtime.failing.pause(self.name, seconds, token=token)
 
     async def _wait(self) -> on.Event:
         message = await self._hearing.listen()
