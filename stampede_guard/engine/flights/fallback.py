@@ -29,10 +29,15 @@ if TYPE_CHECKING:
     from stampede_guard.engine.loops.runtime import Runtime
     from stampede_guard.engine.plan import Plan
 
-__all__ = ["Beside", "FallbackRun"]
+__all__ = ["Beside", "FallbackRun", "is_answer"]
 
 Beside = tuple["asyncio.Task[tuple[Any, bool]]", Once]
 """Another caller's fallback for the same key in this process, and its end."""
+
+
+def is_answer(flight: Flight, passenger: Passenger, found: Reading) -> bool:
+    """Whether a value found in the store is an answer for this caller. What a refresh replaces is none to it."""
+    return not (passenger.refreshes and may_be_replaced(flight.state, found.token))
 
 
 class FallbackRun:
@@ -129,9 +134,9 @@ class FallbackRun:
                     assert_never(answer)
 
     async def _is_of_use(self, reading: Reading) -> bool:
-        """Whether a value found is an answer for this caller. Raises `StoreError`."""
+        """Whether a value found is an answer for this caller, and its tags still hold. Raises `StoreError`."""
         # The flight may have been answered since this was asked.
-        if self._passenger.refreshes and may_be_replaced(self._flight.state, reading.token):
+        if not is_answer(self._flight, self._passenger, reading):
             return False
         return await is_valid(self._runtime, self._flight.tags, reading)
 

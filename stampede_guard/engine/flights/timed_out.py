@@ -7,8 +7,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any, assert_never
 
 from stampede_guard import events
-from stampede_guard.core.caller import last_resort, may_be_replaced, seconds_to_wait
-from stampede_guard.engine.flights.fallback import Beside, FallbackRun
+from stampede_guard.core.caller import last_resort, seconds_to_wait
+from stampede_guard.engine.flights.fallback import Beside, FallbackRun, is_answer
 from stampede_guard.engine.l1 import NOTHING
 from stampede_guard.engine.tags.versions import look
 from stampede_guard.errors import StoreError, Undecodable, WaitTimeout
@@ -135,14 +135,12 @@ async def _last_look(runtime: Runtime, plan: Plan, flight: Flight, passenger: Pa
 
 
 async def _stored(runtime: Runtime, plan: Plan, flight: Flight, passenger: Passenger) -> Any:
-    """The fresh value in the store, or `NOTHING`. What a refresh replaces is no answer to it."""
+    """The fresh value in the store if it is an answer for this caller, or `NOTHING`."""
     if runtime.away_for(flight.name, flight.tags):
         return NOTHING
     with contextlib.suppress(StoreError, Undecodable):
         reading = await look(runtime, flight.name, flight.tags)
-        if reading is None or not reading.is_fresh:
-            return NOTHING
-        if not passenger.refreshes or not may_be_replaced(flight.state, reading.token):
+        if reading is not None and reading.is_fresh and is_answer(flight, passenger, reading):
             value = plan.codec.decode(reading.body)
             passenger.instead = "collapsed"
             return value
