@@ -265,3 +265,18 @@ def test_a_handed_over_computation_of_an_uncacheable_key_does_not_outlive_its_pl
         assert served == ["third", "elsewhere"]
 
     virtually(main)
+
+
+def test_a_fallback_that_ends_with_its_request_leaves_its_place_to_others() -> None:
+    async def main(fleet: Moments) -> None:
+        holder, left, guard = fleet.guard(), fleet.guard(), fleet.guard()
+        holding = fleet.ask(holder, "late", 5.0)
+        await fleet.until(0.1)
+        leaves = fleet.ask(left, "unused", 3.0, wait_timeout=0.1, request_bound=True)
+        await fleet.until(0.5)
+        leaves.cancel()
+        await fleet.until(1.0)
+        assert await fleet.ask(guard, "by a fallback", 0.1, wait_timeout=0.1) == "by a fallback"
+        await holding
+
+    virtually(main)

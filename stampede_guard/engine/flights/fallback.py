@@ -98,14 +98,24 @@ class FallbackRun:
         once.happen()
 
     async def _attempt(self) -> tuple[Any, bool]:
+        flight_id = self._runtime.new_id()
+        try:
+            return await self._asked(flight_id)
+        except asyncio.CancelledError:
+            # Its caller has left, or the guard closes. A fallback that failed keeps its place, so that no other
+            # follows. This one has not failed, and nobody may be denied one because of it.
+            if not self._runtime.closing:
+                self._runtime.session.forget(self._name, flight=flight_id)
+            raise
+
+    async def _asked(self, flight_id: str) -> tuple[Any, bool]:
         """Ask the store until it grants a slot, denies one, or offers a value of use.
 
         1. A caller's time ends before the store has answered its flight. 2. So the flight does not know that the stored
         value is outdated or cannot be decoded, and the store offers this value to the fallback. 3. That is no refusal,
         for no other fallback runs for which the caller could wait. So the fallback asks for a newer value.
         """
-        runtime, plan = self._runtime, self._plan
-        flight_id, newer_than = runtime.new_id(), 0
+        runtime, plan, newer_than = self._runtime, self._plan, 0
         while True:
             newer_than = max(newer_than, self._flight.state.newer_than)
             try:
