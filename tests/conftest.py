@@ -28,7 +28,7 @@ from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import ValkeyServer
 from tests.support.alone import Machine
 from tests.support.fixtures import guards_on
-from tests.support.heap import Heap
+from tests.support.heap import Heap, collect
 from tests.support.order import dealt
 from tests.support.preloaded import Preloaded
 from tests.support.sendable import sendable
@@ -133,6 +133,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, object, object]:
     return sendable((yield))
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What one test logs. What earlier tests have left to the garbage collector is reported before it begins."""
+    collect()
+    return caplog
 
 
 @pytest.fixture(scope="session")

@@ -264,8 +264,6 @@ async def test_a_failure_that_nobody_waits_for_any_more_is_no_forgotten_exceptio
     guards: Guards, caplog: pytest.LogCaptureFixture
 ) -> None:
     guard, failing = guards.guard(error_ttl=0), Failing(LookupError())
-    collect()
-    caplog.clear()  # of what other tests left behind
     callers = [asyncio.create_task(guard.get_or_compute("k", failing)) for _ in range(2)]
     await failing.gate.arrival()
     await joined(guard, guards.name("k"), 2)
@@ -282,8 +280,6 @@ async def test_a_caller_cancelled_in_the_moment_of_failure_leaves_no_forgotten_e
     guards: Guards, caplog: pytest.LogCaptureFixture
 ) -> None:
     guard, failing = guards.guard(error_ttl=0), Failing(LookupError())
-    collect()
-    caplog.clear()  # of what other tests left behind
     caller = asyncio.create_task(guard.get_or_compute("k", failing))
     await failing.gate.arrival()
     (passenger,) = guard.engine.runtime().flights[guards.name("k")].passengers._aboard.values()

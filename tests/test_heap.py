@@ -76,3 +76,12 @@ def test_what_is_dropped_is_gone_also_if_another_thread_collects_at_the_moment()
     finally:
         go_on.set()
         thread.join()
+
+
+def test_what_earlier_tests_left_is_collected_before_a_test_looks_at_its_log(
+    request: pytest.FixtureRequest,
+) -> None:
+    """Else its report, such as an exception that nobody retrieved, would be in the log of a test that made none."""
+    left = weakref.ref(Ring())
+    request.getfixturevalue("caplog")
+    assert left() is None

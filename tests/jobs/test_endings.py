@@ -155,8 +155,6 @@ def test_what_a_plain_function_raises_once_it_was_told_to_stop_is_nobodys_to_ret
 
             assert (await jobs.run_now("plain")).error == "TimeoutError: time_limit=0.01 s is over"
 
-    collect()
-    caplog.clear()  # of what other tests left behind
     asyncio.run(main())
     collect()
     assert "never retrieved" not in caplog.text
