@@ -25,11 +25,10 @@ from stampede_guard.engine.flights.timed_out import wait_on
 from stampede_guard.engine.l1 import NOTHING, Asked
 from stampede_guard.engine.tags.versions import TaggedRun, look, refuse_other_tags, tags_of
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
-from stampede_guard.events import Hit, Miss, Refreshed, Source, Stale, TimedOut, Waited, WaitOutcome
+from stampede_guard.events import Hit, Miss, Refreshed, Source, Stale, TimedOut, Waited
 
 if TYPE_CHECKING:
     from stampede_guard.engine.flights.flight import Flight
-    from stampede_guard.engine.flights.passenger import Passenger
     from stampede_guard.engine.loops.runtime import Runtime
     from stampede_guard.engine.plan import Plan, Run, Variables
 
@@ -367,7 +366,7 @@ async def ride(
         raise
     finally:
         future = passenger.future
-        if hooks.any and (ended := _outcome(passenger)) is not None:
+        if hooks.any and (ended := passenger.outcome()) is not None:
             waited = runtime.loop.time() - began
             hooks.tell(kind(plan.title, flight.name, waited, ended, flight.id, flight.trace))
         served = future.done() and not future.cancelled()
@@ -384,13 +383,3 @@ def _take_off_alone(runtime: Runtime, plan: Plan, run: Run, before: Flight) -> F
     kind: FlightKind = "bypassed" if before.bypassed else "alone"
     newer, variables = before.state.newer_than, captured(plan, run)
     return runtime.take_off(before.name, plan, run, variables, kind=kind, newer_than=newer, alone=True)
-
-
-def _outcome(passenger: Passenger) -> WaitOutcome | None:
-    """None for a passenger that continues to wait, for a computation of its own."""
-    if passenger.instead is not None:
-        return passenger.instead
-    future = passenger.future
-    if not future.done() or future.exception() is not None:
-        return "error"
-    return None if future.result() is ON_ITS_OWN else "computed" if passenger.led else "collapsed"

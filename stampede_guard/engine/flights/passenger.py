@@ -10,6 +10,7 @@ from stampede_guard.engine.told import Told, age_of
 
 if TYPE_CHECKING:
     from stampede_guard.engine.plan import Run, Variables
+    from stampede_guard.events import WaitOutcome
 
 __all__ = ["ON_ITS_OWN", "OUT_OF_PATIENCE", "Passenger"]
 
@@ -77,6 +78,14 @@ class Passenger:
         self.led = False
         self.instead: Instead | None = None
         self.computing: asyncio.Task[Any] | None = None
+
+    def outcome(self) -> WaitOutcome | None:
+        """How its wait for this flight ended. None if it continues to wait, for a computation of its own."""
+        if self.instead is not None:
+            return self.instead
+        if not self.future.done() or self.future.exception() is not None:
+            return "error"
+        return None if self.future.result() is ON_ITS_OWN else "computed" if self.led else "collapsed"
 
     def tell(self, told: Told, *, bypassed: bool, waited: float) -> None:
         """Note how this caller was served, after a wait of so many seconds."""
