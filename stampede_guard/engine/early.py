@@ -36,16 +36,10 @@ def refresh_early(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Re
         draw=runtime.draw(),
     ):
         return
-    if name in runtime.flights or runtime.asked_early.hold(name) or runtime.closing:
-        return
-    if runtime.failing.hold(name, reading.token):
+    if runtime.asked_early.hold(name) or not runtime.may_refresh(name, reading):
         return
     # Without the store or its leases every process would compute, and no caller needs the value yet.
-    if (
-        runtime.away_for(name, tags_of(run))
-        or runtime.refused
-        or len(runtime.flights) >= runtime.limits.max_flights
-    ):
+    if runtime.away_for(name, tags_of(run)) or runtime.refused:
         return
     flight = runtime.take_off(name, plan, run, captured(plan, run), kind="early", newer_than=reading.token)
     flight.know(reading)

@@ -301,7 +301,7 @@ async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Rea
     if runtime.closing or (flight is not None and not policy.soft_timeout):
         return value
     if flight is None:
-        if runtime.failing.hold(name, reading.token) or len(runtime.flights) >= runtime.limits.max_flights:
+        if not runtime.may_refresh(name, reading):
             return value
         flight = runtime.take_off(name, plan, run, captured(plan, run), kind="refresh")
         flight.know(reading)

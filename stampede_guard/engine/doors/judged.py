@@ -49,13 +49,7 @@ class JudgedDoor:
 
     def may_refresh(self, name: str, old: Reading) -> bool:
         """Whether a refresh of `old` in the background is of use now."""
-        runtime = self._runtimes.here()
-        return not (
-            name in runtime.flights
-            or runtime.closing
-            or runtime.failing.hold(name, old.token)
-            or len(runtime.flights) >= runtime.limits.max_flights
-        )
+        return self._runtimes.here().may_refresh(name, old)
 
     def refresh_behind(self, plan: Plan, name: str, run: Run, old: Reading) -> None:
         """In the background, once fleet-wide."""

@@ -171,6 +171,15 @@ class Runtime(Invalidating):
             self.hooks.steps("asked", plan.title, name, {"flight": flight.id, "what": kind})
         return flight
 
+    def may_refresh(self, name: str, old: Reading) -> bool:
+        """Whether a flight that refreshes `old` in the background may begin, and is of use now."""
+        return not (
+            name in self.flights
+            or self.closing
+            or self.failing.hold(name, old.token)
+            or len(self.flights) >= self.limits.max_flights
+        )
+
     def note_late(self, name: str, error: StoreError) -> None:
         """A caller has waited for the store for the whole deadline without success, and will join a flight now."""
         if error.late and len(self.flights.late) < MOST_LATE:
