@@ -103,6 +103,26 @@ async def test_only_what_was_certainly_not_added_is_sent_again(error: Exception,
     assert server.added == [(1000, {"hits:shop.quality": kept})]
 
 
+async def test_an_answer_that_is_lost_after_the_clock_was_corrected_adds_nothing_twice() -> None:
+    sums, server = Sums(), Server()
+    server.minute = 2000
+    answers: list[Exception | None] = [None, StoreUnavailable("a time-out")]
+
+    async def add(series: Series, minute: int, numbers: Mapping[str, int]) -> int:
+        there = await server.add(series, minute, numbers)
+        if answers and (error := answers.pop(0)) is not None:
+            raise error  # the server has added them
+        return there
+
+    publisher = Publisher(MinuteSums(sums), add, lambda: False, clock=lambda: 1000 * 60.0)
+    counted(sums, 3)
+    await publisher.send()
+    counted(sums, 4)
+    await publisher.send()
+    assert answers == []
+    assert server.added == [(2000, {"hits:shop.quality": 3}), (2000, {"hits:shop.quality": 4})]
+
+
 async def test_while_the_store_is_away_the_numbers_stay() -> None:
     sums, server = Sums(), Server()
     publisher = server.publisher(sums)
