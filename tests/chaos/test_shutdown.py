@@ -53,6 +53,7 @@ def command(server: str, port: int) -> tuple[list[str], int]:
     return [server, "tests.chaos.served:app", *recipe[2:], *more], workers
 
 
+# Not hypercorn: SIGTERM kills a worker of it, which runs no lifespan and no `finally`.
 @pytest.mark.parametrize("server", ["uvicorn", "gunicorn", "granian"])
 async def test_sigterm_to_the_process_that_computes_costs_no_answer_and_no_computation(
     server: str, valkey_url: str, namespace: str, tmp_path: Path
@@ -79,8 +80,7 @@ async def test_sigterm_to_the_process_that_computes_costs_no_answer_and_no_compu
         child.kill()
 
 
-# Not hypercorn: with several workers, it ends requests without an answer, also those of an empty application.
-@pytest.mark.parametrize("server", ["uvicorn", "gunicorn", "granian"])
+@pytest.mark.parametrize("server", ["uvicorn", "gunicorn", "granian", "hypercorn"])
 async def test_sigterm_to_the_whole_server_lets_a_herd_have_its_answers(
     server: str, valkey_url: str, namespace: str, tmp_path: Path
 ) -> None:
