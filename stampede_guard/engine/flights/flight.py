@@ -64,7 +64,6 @@ class Flight:
         variables: Variables,
         *,
         kind: FlightKind = "foreground",
-        away: bool = False,
         newer_than: int = 0,
     ) -> None:
         self.name = name
@@ -84,6 +83,7 @@ class Flight:
         self._delivery = Delivery(runtime, self)
         self._hearing = Mailbox(runtime.loop)
         self._logs_steps = steps.isEnabledFor(logging.DEBUG)
+        away = runtime.away_for(name, self.tags) and not runtime.only_waits(name, self.tags)
         self.state, self._first = begin(kind, away=away, newer_than=newer_than)
         self.landed: asyncio.Future[None] = runtime.loop.create_future()
         self.landing = Once(runtime.loop)

@@ -32,7 +32,7 @@ from stampede_guard.engine.loops.invalidating import Invalidating
 from stampede_guard.engine.modes.shadow import Shadow
 from stampede_guard.engine.modes.switches import Switches
 from stampede_guard.engine.stats.publishers import NOTHING_TO_PUBLISH, Publishers
-from stampede_guard.engine.tags.versions import LocalTags, tags_of
+from stampede_guard.engine.tags.versions import LocalTags
 from stampede_guard.engine.threads.threads import Threads
 from stampede_guard.errors import (
     Overloaded,
@@ -155,16 +155,7 @@ class Runtime(Invalidating):
             raise Overloaded(f"{plan.title}: this guard is closing")
         if len(self.flights) >= self.limits.max_flights:
             raise Overloaded(f"{plan.title}: {len(self.flights)} flights are under way already (max_flights)")
-        flight = Flight(
-            self,
-            name,
-            plan,
-            run,
-            variables,
-            kind=kind,
-            away=self.away_for(name, tags_of(run)) and not self.only_waits(name, tags_of(run)),
-            newer_than=newer_than,
-        )
+        flight = Flight(self, name, plan, run, variables, kind=kind, newer_than=newer_than)
         flight.place = place
         self.flights.add(flight)
         if self.hooks.steps is not None:
