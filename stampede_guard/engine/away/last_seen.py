@@ -66,9 +66,7 @@ class LastSeen:
         return False
 
     def keep(self, name: str, reading: Reading, *, now: float, proof: Proof | None = None) -> None:
-        """Remember a value just seen, with the time it has left. `proof`: of a value that this process computed."""
-        if self.has_seen(name, reading):
-            return
+        """Remember a value that was not seen before, with the time it has left. `proof`: computed in this process."""
         known = self._kept.items.get(name)
         fence = 0
         if known is not None:
