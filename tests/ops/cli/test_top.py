@@ -27,23 +27,36 @@ def started(operator: Operator) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
+async def pictures(operator: Operator) -> tuple[dict[str, Any], str]:
+    """What --json and --once show as soon as all processes are in both.
+
+    A process of a busy machine may publish too late for one picture. Raises `TimeoutError` if it never does.
+    """
+    async with asyncio.timeout(240):
+        while True:
+            told, shown = await asyncio.gather(
+                asyncio.to_thread(operator.run, "top", "--json", "--names"),
+                asyncio.to_thread(operator.run, "top", "--once", "--names"),
+            )
+            found = told.json
+            here = {one["process"] for one in found["happened"]}
+            if found["processes"] == len(here) == PROCESSES and f"processes {PROCESSES}" in shown.out:
+                return found, shown.out
+
+
 async def test_top_shows_what_the_processes_do(operator: Operator) -> None:
     fleet = [started(operator) for _ in range(PROCESSES)]
     try:
         for process in fleet:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-        told, shown = await asyncio.gather(
-            asyncio.to_thread(operator.run, "top", "--json", "--names"),
-            asyncio.to_thread(operator.run, "top", "--once", "--names"),
-        )
+        found, shown = await pictures(operator)
         modes = await operator.call("mode", "--json")
     finally:
         for process in fleet:
             process.communicate(timeout=60)
 
-    found = told.json
-    assert found["processes"] == PROCESSES and found["away"] == 0
+    assert found["away"] == 0
     quality = found["functions"]["shop.quality"]
     assert quality["calls"] == quality["hits"] + quality["stale"] + quality["misses"] > 0
     assert 0 < quality["computations"] < quality["calls"] and quality["saved"] > 0
@@ -52,10 +65,8 @@ async def test_top_shows_what_the_processes_do(operator: Operator) -> None:
     assert any("shop.broken" in one for one in found["troubles"])
     herd = {one["kind"] for one in found["happened"]}
     assert {"asked", "granted", "began", "ended", "published", "landed"} <= herd
-    assert len({one["process"] for one in found["happened"]}) == PROCESSES
-    assert f"processes {PROCESSES}" in shown.out and "shop.quality" in shown.out
-    assert f"{operator.namespace}:shop.quality:" in shown.out, "--names"
-    assert "computed, collapsed, failed and saved time: sums of the last" in shown.out
+    assert "shop.quality" in shown and f"{operator.namespace}:shop.quality:" in shown, "--names"
+    assert "computed, collapsed, failed and saved time: sums of the last" in shown
     assert modes.json == {}, "the viewer's switch is no mode"
 
 
