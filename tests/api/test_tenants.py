@@ -123,7 +123,7 @@ def test_a_child_process_does_not_wait_for_a_tenants_lock_that_the_parent_held()
     with plans_lock_of(tenant):
         child = os.fork()
         if child == 0:
-            os._exit(0 if plans_lock_of(tenant)._lock.acquire(timeout=5) else 1)
+            os._exit(0 if plans_lock_of(tenant)._lock.acquire(timeout=60) else 1)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
 

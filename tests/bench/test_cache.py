@@ -50,15 +50,15 @@ def test_of_two_runs_at_once_one_makes_it_and_the_other_waits(tmp_path: Path) ->
     def make(directory: Path) -> None:
         made.append(directory)
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
 
     threads = [threading.Thread(target=made_once, args=(tmp_path / "thing", make)) for _ in range(2)]
     for thread in threads:
         thread.start()
-    assert begun.wait(30)
+    assert begun.wait(60)
     go_on.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert len(made) == 1
 
 

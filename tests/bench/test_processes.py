@@ -14,7 +14,7 @@ import pytest
 from bench.herd import processes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 STARTER = """
 import os, sys, time

@@ -272,7 +272,7 @@ async def test_in_this_process_an_invalidation_is_seen_at_once_by_other_event_lo
             await warm(guard, call)
             asked.set()
             # This loop hears nothing while it waits here, and must not serve the copy all the same.
-            expired.wait(20)
+            expired.wait(60)
             found.append(guard.engine.runtime().l1.find(guards.name("k")))
             await guard.aclose()
 
@@ -545,11 +545,11 @@ def test_a_plain_functions_hit_does_not_leave_its_thread(valkey_url: str, namesp
 
         def occupy() -> None:
             entered.set()
-            left.wait(20)
+            left.wait(60)
             over.set()
 
         portal().loop.call_soon_threadsafe(occupy)
-        assert entered.wait(20)
+        assert entered.wait(60)
         assert f(7) == 1
         assert not over.is_set(), "the portal was busy, and was not needed"
         left.set()

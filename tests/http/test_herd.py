@@ -102,7 +102,7 @@ async def test_waiters_of_an_answer_that_is_not_storable_run_beside_each_other()
         herd = fleet.herd(20)
         await joined(fleet, 20)
         app.go.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.gather(*herd)
         assert app.most_open == 19
 
@@ -185,7 +185,7 @@ async def test_a_second_broken_call_in_a_row_lets_all_call() -> None:
         herd = fleet.herd(20)
         await joined(fleet, 20)
         app.go.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             answers = await asyncio.gather(*herd, return_exceptions=True)
         assert len({str(answer) for answer in answers}) == 20, "each has the error of its own call"
 
@@ -295,7 +295,7 @@ async def test_who_came_before_the_call_reads_its_answer_while_it_is_written() -
             done.append(body)
 
         visits = [asyncio.ensure_future(visit()) for _ in range(5)]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await all_half.wait()
         app.go.set()
         await asyncio.gather(*visits)
@@ -363,7 +363,7 @@ async def test_an_endless_answer_releases_its_waiters_and_ends_when_its_client_l
         ]
         await until(lambda: app.calls == 5)
         gone.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.gather(*herd)
         assert ended == 5
 

@@ -49,12 +49,12 @@ def test_what_one_loop_waits_for_is_told_by_that_loop() -> None:
         threading.Thread(target=visit),
     ]
     threads[0].start()
-    assert called.wait(20)
+    assert called.wait(60)
     threads[1].start()
     while not (waiting := list(middleware.cache._waiting.values())) or sum(map(len, waiting)) < 2:
         threads[1].join(0.01)
     go.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert bodies == [b"page", b"page"]
     assert all(loop == thread for loop, thread in told)

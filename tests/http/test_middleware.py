@@ -107,7 +107,7 @@ async def test_background_tasks_run_and_their_request_does_not_wait_for_them(
         assert (await fleet.get()).status == 200
         assert "hit" in status_of(await fleet.get())
         go.set()
-        await asyncio.wait_for(done.wait(), 20)
+        await asyncio.wait_for(done.wait(), 60)
 
 
 async def test_a_call_sees_the_context_of_the_request_that_it_is_made_for() -> None:
@@ -131,7 +131,7 @@ async def test_an_application_that_calls_itself_with_the_same_url_is_told_so() -
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": inner.body})
 
-    async with Fleet(app, routes=[CacheRoute("/*", ttl=9)]) as fleet, asyncio.timeout(20):
+    async with Fleet(app, routes=[CacheRoute("/*", ttl=9)]) as fleet, asyncio.timeout(60):
         try:
             await fleet.get()
         except Exception as error:

@@ -111,7 +111,7 @@ async def listening(app: Any, **options: Any) -> AsyncIterator[int]:
     server = uvicorn.Server(config)
     task = asyncio.ensure_future(server.serve())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not server.started:
                 assert not task.done()
                 await asyncio.sleep(0.01)
@@ -126,7 +126,7 @@ async def raw(port: int, request: bytes) -> tuple[bytes, bytes]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(request)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             head = await reader.readuntil(b"\r\n\r\n")
             return head, await reader.read()
     finally:

@@ -39,7 +39,7 @@ async def herd_behind(fleet: Fleet, app: App, first: Any, count: int = 12) -> li
     herd = fleet.herd(count)
     await joined(fleet, count + 1)
     app.go.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return [await leader, *await asyncio.gather(*herd)]
 
 
@@ -96,7 +96,7 @@ async def test_where_only_other_processes_wait_behind_such_a_head_one_of_them_as
         herd = [asyncio.ensure_future(fleet.get(process=1 + n % 2)) for n in range(12)]
         await joined(fleet, 13)
         app.go.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert {answer.body for answer in await asyncio.gather(*herd)} == {b"answer 3"}
         await head
         assert app.calls == 3
@@ -135,7 +135,7 @@ async def test_where_only_other_processes_wait_behind_somebody_known_one_asks_ne
         herd = [asyncio.ensure_future(fleet.get(process=1 + n % 2)) for n in range(12)]
         await joined(fleet, 13)
         app.go.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             answers = await asyncio.gather(*herd)
         assert (await known).body == b"answer 2"
         assert {answer.body for answer in answers} == {b"answer 3"}
@@ -177,7 +177,7 @@ async def test_a_collapsed_request_asks_for_nobody_when_what_it_reads_breaks_off
         middle.set()
         await fleet.settled()
         slow.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             broken = await asyncio.gather(*visits, return_exceptions=True)
         assert {type(error) for error in broken} == {BrokenOff}
         assert app.calls == 1
@@ -200,7 +200,7 @@ async def test_somebody_known_who_does_not_wait_longer_takes_nothing_from_the_sl
     async with Fleet(app, processes=2, policy=policy) as fleet:
         first = asyncio.ensure_future(fleet.get())
         await app.called.wait()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert (await fleet.get(process=1, authorization="me")).body == b"answer 2"
         slow.set()
         assert (await first).body == b"answer 1"
@@ -222,6 +222,6 @@ async def test_those_who_were_let_through_are_asked_for_by_nobody_else() -> None
         others = fleet.herd(3)
         await until(lambda: app.calls == 8)
         app.go.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.gather(*known, *others)
         assert app.calls == 8

@@ -19,7 +19,7 @@ from stampede_guard.jobs.apscheduler.apscheduler4 import once_per_slot
 from stampede_guard.leases import MemoryLeases
 from stampede_guard.leases.memory import LeaseRows
 
-PATIENCE = 30
+PATIENCE = 60
 
 
 class Firings:

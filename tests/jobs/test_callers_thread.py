@@ -17,7 +17,7 @@ from stampede_guard.errors import Misuse, WaitTimeout
 from stampede_guard.jobs.threads import CallersThread
 from stampede_guard.jobs.threads import in_thread as run_in_thread
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 MAIN = threading.get_ident()
 
 

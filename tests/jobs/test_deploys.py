@@ -293,7 +293,7 @@ async def test_on_a_server_a_schedule_that_was_left_is_taken_back(
             await new_leases.create_schema()
         async with new:
             follower, _ = new._followers["tick"]
-            await asyncio.wait_for(follower.looked.wait(), 30)
+            await asyncio.wait_for(follower.looked.wait(), 60)
             async with old:
                 await until(lambda: follower.outdated == f"every {DAY} s")
             await until(lambda: follower.outdated == "")

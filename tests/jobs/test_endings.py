@@ -124,9 +124,9 @@ def test_a_plain_function_is_told_of_its_time_limit_and_keeps_its_lease_until_it
 
             @jobs.every(3_600, time_limit=0.01)
             def plain(run: Run) -> None:
-                assert run.stopping.wait(30)
+                assert run.stopping.wait(60)
                 told.set()
-                assert may_end.wait(30)
+                assert may_end.wait(60)
 
             pressed = asyncio.create_task(jobs.run_now("plain"))
             assert await asyncio.to_thread(told.wait, 30)
@@ -150,7 +150,7 @@ def test_what_a_plain_function_raises_once_it_was_told_to_stop_is_nobodys_to_ret
 
             @jobs.every(3_600, time_limit=0.01)
             def plain(run: Run) -> None:
-                assert run.stopping.wait(30)
+                assert run.stopping.wait(60)
                 raise ValueError("too late")
 
             assert (await jobs.run_now("plain")).error == "TimeoutError: time_limit=0.01 s is over"
@@ -171,7 +171,7 @@ def test_a_plain_function_that_never_looks_is_left_alone_after_a_while(
 
             @jobs.every(3_600, time_limit=0.01, lease_ttl=0.3)
             def plain() -> None:
-                may_end.wait(30)
+                may_end.wait(60)
 
             assert (await jobs.run_now("plain")).outcome == "failed"
             assert not may_end.is_set()

@@ -24,7 +24,7 @@ from stampede_guard.leases import MemoryLeases
 from stampede_guard.leases.memory import LeaseRows
 from tests.support.gate import until
 
-PATIENCE = 30
+PATIENCE = 60
 AN_HOUR = timedelta(hours=1)
 
 

@@ -26,7 +26,7 @@ from stampede_guard.leases import SKIPPED, MemoryLeases
 from stampede_guard.leases.memory import LeaseRows
 from tests.support.gate import Gate, until
 
-PATIENCE = 30
+PATIENCE = 60
 TOLD = EVENT_JOB_EXECUTED | EVENT_JOB_ERROR | EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES
 
 

@@ -46,7 +46,7 @@ def test_plain_code_sees_a_flag_when_it_is_to_stop() -> None:
 
     with leases.hold("n", 0.6) as lease:
         portal().call(force, lease.token)
-        assert lease.stopping.wait(20)
+        assert lease.stopping.wait(60)
         assert "eve" in lease.stopping.why
     with pytest.raises(LeaseLost), leases.hold("n", 0.6) as lease:
         portal().call(leases.force_release, "n", token=lease.token, by="eve", now=True)

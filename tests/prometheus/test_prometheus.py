@@ -128,7 +128,7 @@ def prometheus(shop: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             have_every_fault(shop)
             yield url
     finally:
-        jobs.communicate(timeout=30)
+        jobs.communicate(timeout=60)
 
 
 def eventually(url: str, expr: str) -> list[Any]:

@@ -200,5 +200,5 @@ async def test_a_cluster_needs_what_the_page_says_in_addition(
     assert isinstance(store, ClusterStore)
     session = store.open_session(RecordingListener())
     with pytest.raises(StoreRefused, match="cluster"):
-        await asyncio.wait_for(session.read(NAME), 20)
+        await asyncio.wait_for(session.read(NAME), 60)
     await session.aclose()

@@ -10,7 +10,7 @@ from stampede_guard.errors import StoreRefused
 
 __all__ = ["PATIENCE", "RecordingListener"]
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which something that a test waits for is taken never to come."""
 
 

@@ -356,7 +356,7 @@ async def test_plain_functions_compute_what_their_key_says(memory: Guards) -> No
     def load(filters: dict[str, int], wait: bool = False) -> int:
         if wait:
             begun.set()
-            assert go.wait(30)
+            assert go.wait(60)
         return filters["page"]
 
     mine = {"page": 1}

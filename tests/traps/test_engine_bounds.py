@@ -317,7 +317,7 @@ async def _close_plain_functions_twice(guard: StampedeGuard) -> None:
     @guard.locked_cache(name="plain")
     def plain() -> int:
         begun.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         return 1
 
     caller = asyncio.ensure_future(asyncio.to_thread(plain))

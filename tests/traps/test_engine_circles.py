@@ -135,11 +135,11 @@ async def test_a_circle_of_plain_functions_is_found_at_once(guard: StampedeGuard
     both = threading.Barrier(2)
 
     def first() -> Any:
-        both.wait(20)
+        both.wait(60)
         return call_second()
 
     def second() -> Any:
-        both.wait(20)
+        both.wait(60)
         return call_first()
 
     call_first, call_second = (

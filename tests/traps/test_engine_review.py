@@ -58,7 +58,7 @@ class Loop:
     def stop(self) -> None:
         """It runs no more, and is not closed."""
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(30)
+        self._thread.join(60)
 
     def close(self) -> None:
         """As `asyncio.run` does at its end."""

@@ -113,7 +113,7 @@ def hold():
         gone.wait()
 
 threading.Thread(target=hold, daemon=True).start()
-assert held.wait(20), "a lock is gone, or cannot be had"
+assert held.wait(60), "a lock is gone, or cannot be had"
 child = os.fork()
 if child == 0:
     signal.alarm(int(sys.argv[2]))

@@ -83,7 +83,7 @@ async def test_the_application_hears_of_its_client_leaving() -> None:
         writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
         await until(lambda: bool(site.guard.engine.runtime().flights))
         writer.close()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await heard.wait()
 
 

@@ -114,7 +114,7 @@ def test_a_switch_counts_the_processes_of_its_namespace_and_no_others(server: Va
         assert Operator(server.url, "shop").run("mode", "*", "shadow", "--json").json["processes"] == 2
     finally:
         for process in running:
-            process.communicate("", timeout=30)
+            process.communicate("", timeout=60)
 
 
 def test_a_switch_in_a_namespace_without_processes_fails_and_names_those_that_have_some(
@@ -132,7 +132,7 @@ def test_a_switch_in_a_namespace_without_processes_fails_and_names_those_that_ha
         assert mistaken.run("mode", "*", "default").code == 0
         assert mistaken.run("mode", "*", "default").code == 1
     finally:
-        running.communicate("", timeout=30)
+        running.communicate("", timeout=60)
 
 
 async def test_the_loops_and_guards_of_a_process_are_one_process(server: ValkeyServer) -> None:

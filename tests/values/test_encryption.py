@@ -162,7 +162,7 @@ async def test_waiters_in_other_processes_are_woken_by_ciphertext(
         gate.open()
         assert await asyncio.gather(first, second) == ["the secret", "the secret"]
         while not any(b"report" in data for data in heard):
-            message = await listening.get_message(timeout=20)
+            message = await listening.get_message(timeout=60)
             assert message is not None, "no wake-up was ever published"
             if message["type"] == "pmessage":
                 heard.append(message["data"])

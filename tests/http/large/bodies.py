@@ -48,7 +48,7 @@ async def has_bytes(client: Client, count: int) -> None:
 
 async def is_broken(client: Client, kind: type[BaseException]) -> None:
     """It had a part of the body, and learned that this is not all."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await asyncio.wait({client.task})
     assert isinstance(client.task.exception(), kind), client.task
     assert client.messages[-1]["more_body"] is True

@@ -37,7 +37,7 @@ async def test_waiters_in_all_processes_read_each_piece_before_the_application_m
         readers = clients(fleet, 6)
         for count in range(PIECE_BYTES, LARGE, PIECE_BYTES):
             app.more.release()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await asyncio.gather(*[has_bytes(reader, count) for reader in readers])
             assert {len(reader.body) for reader in readers} == {count}
         app.more.release()
@@ -117,7 +117,7 @@ async def test_a_body_that_is_too_short_or_too_long_is_never_served_as_complete(
         app.headers["content-length"] = str(LARGE)
         async with Fleet(app, **OPTIONS) as fleet:
             client = Client(fleet)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await asyncio.wait({client.task})
             assert client.task.exception() is not None
             assert not client.messages or client.messages[-1].get("more_body", True)

@@ -161,5 +161,5 @@ async def test_the_readers_of_a_killed_writer_end_with_an_error(valkey_url: str,
         await process.wait()
         for one_waiting in waiting:
             with pytest.raises(PieceGone):
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await one_waiting

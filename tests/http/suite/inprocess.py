@@ -39,7 +39,7 @@ async def _play(case: Case, cases: dict[str, Case], options: dict[str, Any]) -> 
         await settled(guard)
         return answer
 
-    async with guard, asyncio.timeout(20):
+    async with guard, asyncio.timeout(60):
         return await play(case, Seat(client, pause, "in-process"))
 
 

@@ -24,7 +24,7 @@ from stampede_guard.leases.memory import MemoryBackend
 from tests.integrations.celery.shop import Shop
 
 MAIN = threading.get_ident()
-PATIENCE = 20.0
+PATIENCE = 60.0
 NIGHTLY = crontab(minute="0", hour="3")
 
 

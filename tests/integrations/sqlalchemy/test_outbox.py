@@ -270,7 +270,7 @@ async def test_a_relay_ends_even_if_a_driver_loses_the_cancellation(
     monkeypatch.setattr(OutboxRelay, "adeliver", deliver)
     monkeypatch.setattr("stampede_guard.integrations.sqlalchemy.relay.ENDS_WITHIN", 0.01)
     engine = create_async_engine("postgresql+asyncpg://nobody@localhost/none")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async with OutboxRelay(Outbox(name="quiet_outbox", notify=False), guard, engine) as relay:
             await begun.wait()
     assert lost == [relay]

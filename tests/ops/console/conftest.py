@@ -131,5 +131,5 @@ async def live(app: Any, path: str) -> Stream:
         "query_string": b"",
         "headers": [],
     }
-    await asyncio.wait_for(app(scope, receive, send), 30)
+    await asyncio.wait_for(app(scope, receive, send), 60)
     return told

@@ -32,7 +32,7 @@ def address(valkey_url: str, namespace: str) -> Iterator[str]:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.terminate()
-        _, told = process.communicate(timeout=30)
+        _, told = process.communicate(timeout=60)
         assert "token" not in told and "Traceback" not in told
 
 

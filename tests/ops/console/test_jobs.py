@@ -254,7 +254,7 @@ async def test_a_lease_shows_its_holder_deadline_and_queue(two: Two) -> None:
         holder = group.create_task(held(other, EVIL, holding))
         await holding.wait()
         waiter = group.create_task(held(mine, EVIL, second, wait=float("inf")))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not (await pages.see("/api/leases", name=EVIL)).json()["one"]["queue"]:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         (row,) = (await pages.see("/api/leases", state="held")).json()["leases"]

@@ -38,7 +38,7 @@ async def test_a_watch_goes_on_after_renewals_that_failed() -> None:
 
     servers: Any = Servers()
     session: Any = steps
-    async with asyncio.timeout(30), Viewer(servers, session, "shop", pause=pause):
+    async with asyncio.timeout(60), Viewer(servers, session, "shop", pause=pause):
         await enough.wait()
     regular = SWITCH_SECONDS / 2
     assert paused == [regular, AGAIN_SECONDS, AGAIN_SECONDS, regular, regular]
