@@ -102,7 +102,7 @@ figures: $(READY) ## every figure of the pages, measured anew on a machine that 
 	$(BIN)/python -m bench.figures $(FIGURES_ARGS)
 
 search: $(READY) ## the larger worlds of the exhaustive search (half an hour, a few GB)
-	STAMPEDE_SEARCH=deep $(BIN)/python -m pytest tests/core/test_search.py tests/core/test_tags.py -s
+	STAMPEDE_SEARCH=deep $(BIN)/python -m pytest tests/core/test_search.py tests/core/test_tags.py -s -o faulthandler_timeout=0
 
 docs: $(READY) ## the documentation as a site, in results/site: links checked, no other host asked
 	$(BIN)/python -m scripts.site
