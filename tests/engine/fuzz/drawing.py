@@ -1,57 +1,16 @@
-"""What a seed does: the policies of its keys, its weather, and who does what when. All of it is drawn beforehand."""
+"""What a seed does. All of it is drawn beforehand; `themes` adds what only some seeds have."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from stampede_guard.policy import Policy
+from tests.engine.fuzz.case import BEGIN, Action, Case, Key
 from tests.engine.fuzz.network import Weather
+from tests.engine.fuzz.themes import themed
 
-__all__ = ["Action", "Case", "Key", "drawn"]
-
-BEGIN = 1_000.0
-"""Of virtual time."""
-
-
-@dataclass(frozen=True)
-class Key:
-    """`fields`: of its policy; `tags`: of the entry. `uncacheable`: every third value may not be stored."""
-
-    name: str
-    fields: dict[str, Any]
-    tags: tuple[str, ...]
-    uncacheable: bool
-    bound: bool
-    own_ttl: bool
-
-
-@dataclass(frozen=True)
-class Action:
-    """`work`: seconds before and after a computation reads its data. `after`: seconds until its caller is cancelled."""
-
-    at: float
-    guard: str
-    key: str
-    kind: str
-    fields: dict[str, Any] = field(default_factory=dict)
-    work: tuple[float, float] = (0.0, 0.0)
-    outcome: str = "value"
-    after: float | None = None
-    bound: bool = False
-
-
-@dataclass(frozen=True)
-class Case:
-    seed: int
-    guards: tuple[str, ...]
-    keys: dict[str, Key]
-    weather: Weather
-    actions: tuple[Action, ...]
-    hooks: bool
-    calm: bool
-    """No guard is closed and no caller is cancelled."""
+__all__ = ["drawn"]
 
 
 def _weather(chance: Random, guards: tuple[str, ...], length: float) -> Weather:
@@ -110,6 +69,10 @@ WRITES = ("invalidate", "invalidate", "invalidate_tag", "set", "set", "write and
 
 
 def drawn(seed: int) -> Case:
+    return themed(_usual(seed))
+
+
+def _usual(seed: int) -> Case:
     chance = Random(seed)
     guards = ("A", "B", "C")[: chance.choice((1, 2, 2, 3))]
     length = chance.choice((0.5, 2.0, 6.0))

@@ -36,7 +36,10 @@ def number_in(text: Any) -> int:
 
 @dataclass
 class Call:
-    """A caller that wants a value. `made`: the number of the computation whose value or error it got; 0 = none."""
+    """A caller that wants a value. `made`: the number of the computation whose value or error it got; 0 = none.
+
+    `group`: the keys that it wants together. `absent`: it was told that there is no such id.
+    """
 
     index: int
     guard: str
@@ -49,6 +52,8 @@ class Call:
     made: int = 0
     error: BaseException | None = None
     cancelled: bool = False
+    group: tuple[str, ...] = ()
+    absent: bool = False
 
 
 @dataclass
@@ -85,8 +90,12 @@ class Journal:
     lines: list[str] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     computations: dict[int, Computation] = field(default_factory=dict)
+    batches: dict[int, dict[str, int]] = field(default_factory=dict)
+    """What the first computation of a batch stands for: the numbers of all, by key."""
     changes: list[Change] = field(default_factory=list)
     publications: list[tuple[Moment, str, int, int]] = field(default_factory=list)
+    grants: list[tuple[Moment, str, int]] = field(default_factory=list)
+    """When, entry, and token."""
     tokens: dict[int, int] = field(default_factory=dict)
     store_errors: list[tuple[Moment, str, BaseException]] = field(default_factory=list)
     denials: list[tuple[Moment, str, str]] = field(default_factory=list)
@@ -94,6 +103,8 @@ class Journal:
     """Those that an engine calls denied, although no other one runs in its process: when, guard, entry."""
     aways: list[tuple[Moment, str, bool]] = field(default_factory=list)
     closings: list[tuple[Moment, Moment, str]] = field(default_factory=list)
+    entries: dict[str, str] = field(default_factory=dict)
+    """The name of each key in the store."""
     problems: list[str] = field(default_factory=list)
     steps: Any = field(default_factory=lambda: itertools.count(1))
 
@@ -109,6 +120,9 @@ class Journal:
 
     def denied(self, guard: str, name: str) -> None:
         self.denials.append((self.now(), guard, name))
+
+    def granted(self, name: str, token: int) -> None:
+        self.grants.append((self.now(), name, token))
 
     def published(self, name: str, token: int, number: int) -> None:
         self.publications.append((self.now(), name, token, number))

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, WaitTimeout
-from tests.engine.fuzz.drawing import Case
+from tests.engine.fuzz.case import Case
 from tests.engine.fuzz.journal import Call, Change, Computation, Journal
 from tests.engine.fuzz.network import DEADLINE
 
@@ -27,16 +27,33 @@ class Judge:
     def violations(self) -> Iterator[str]:
         yield from self.journal.problems
         for call in self.journal.calls:
+            if call.kind in ("plain", "nothing"):
+                yield from self.plain_calls(call)
+                continue
             yield from self.own_errors(call)
             yield from self.useless_time_outs(call)
             yield from self.old_values(call)
+            yield from self.old_errors(call)
             yield from self.long_waits(call)
             yield from self.idle_waits(call)
             if call.kind in ("refresh", "write and refresh"):
                 yield from self.refreshed(call)
         yield from self.denials()
         yield from self.beside_each_other()
+        yield from self.granted()
+        yield from self.late_writes()
         yield from self.bound_computations()
+
+    def plain_calls(self, call: Call) -> Iterator[str]:
+        """In a mode without the store, each caller gets what its own call has made."""
+        made = self.journal.computations.get(call.made)
+        if call.kind == "nothing":
+            if made is not None:
+                yield f"call {call.index} gets #{call.made} in a mode that does not serve stored values"
+        elif made is not None and not call.group and made.call != call.index:
+            yield f"call {call.index} gets #{call.made} of call {made.call} in a mode without the store"
+        elif made is None and not isinstance(call.error, asyncio.CancelledError) and not call.absent:
+            yield f"call {call.index} gets {call.error!r} in a mode without the store"
 
     # --- what callers get --------------------------------------------------------------------------
 
@@ -56,16 +73,22 @@ class Judge:
             case asyncio.CancelledError() if self.case.actions[call.index].outcome == "cancelled":
                 return  # `single` cancels its own block
             case Overloaded():
-                if not closing and call.policy.max_passengers > 2 and waited < call.policy.wait_timeout:
+                if (
+                    not closing
+                    and call.policy.max_passengers > 2
+                    and waited < call.policy.wait_timeout - 1e-6
+                ):
                     yield f"call {call.index} is refused: {error}"
             case WaitTimeout():
                 if not closing and waited < call.policy.wait_timeout - 1e-6:
                     yield f"call {call.index} times out after {waited:.3f} s: {error}"
                 yield from self.unexplained(call, closing)
             case ComputeTimeout():
+                # A batch waits a moment for other ids before it begins, and its ids time out together.
+                gathers = 0.1 if call.group else 0.0
                 if not any(
-                    each.key == call.key
-                    and each.ended.time - each.began.time >= call.policy.compute_timeout - 1e-3
+                    (each.key == call.key or call.group)
+                    and each.ended.time - each.began.time >= call.policy.compute_timeout - gathers - 1e-3
                     for each in self.journal.computations.values()
                 ):
                     yield f"call {call.index}: {error}, and no computation took so long"
@@ -86,7 +109,12 @@ class Judge:
     def unexplained(self, call: Call, closing: bool) -> Iterator[str]:
         """A time-out needs a reason: no fallback is allowed, or one was denied, failed or unanswered."""
         journal = self.journal
-        if closing or not call.policy.fallback_limit or call.kind == "bypass" or not self.case.hooks:
+        if (
+            closing
+            or not call.policy.fallback_limit
+            or call.kind in ("bypass", "plain")
+            or not self.case.hooks
+        ):
             return
         began, ended = call.began.time, call.ended.time
         if journal.failed_between(call.guard, began - 5.0, ended) or journal.was_away(
@@ -113,11 +141,15 @@ class Judge:
         """Nobody times out while a fresh value that came after it is in the store."""
         if not self.case.weather.is_kind or call.kind != "get" or not isinstance(call.error, WaitTimeout):
             return
-        if isinstance(call.error, Overloaded) or not self.case.calm:
+        if isinstance(call.error, Overloaded) or not self.case.calm or len(call.group) > 1:
             return
         for moment, name, _, number in self.journal.publications:
             made, ended = self.journal.computations[number], call.ended.time
-            if name != f"t:={call.key}" or moment < call.began or moment.time > ended - 3 * self.trip - 0.01:
+            if (
+                name != self.journal.entries[call.key]
+                or moment < call.began
+                or moment.time > ended - 3 * self.trip - 0.01
+            ):
                 continue
             if moment.time + self.case.keys[call.key].fields["ttl"] < ended + 0.01:
                 continue
@@ -135,7 +167,7 @@ class Judge:
         if made.key != call.key:
             yield f"call {call.index} of {call.key} gets a value of {made.key}"
         away = self.journal.was_away(call.guard, call.began, call.ended)
-        bypass = call.kind == "bypass"
+        bypass = call.kind in ("bypass", "plain")
         for change in self.journal.changes:
             if change.key != call.key or change.ended > call.began or made.version >= change.version:
                 continue
@@ -153,7 +185,7 @@ class Judge:
             return
         token = self.journal.tokens.get(call.made)
         for moment, name, newer, number in self.journal.publications:
-            if name != f"t:={call.key}" or token is None or newer <= token:
+            if name != self.journal.entries[call.key] or token is None or newer <= token:
                 continue
             if (
                 moment.time + call.policy.l1_ttl + (self.message if call.policy.l1_ttl else 0.0)
@@ -195,6 +227,10 @@ class Judge:
 
     def idle_waits(self, call: Call) -> Iterator[str]:
         """Nobody waits while nobody computes; but for a message, a poll, or a few answers of the store."""
+        if self.case.keys[call.key].uncacheable and any(
+            each.key == call.key and each.outcome != "value" for each in self.journal.computations.values()
+        ):
+            return  # a fallback that failed keeps its place for a time
         most = call.policy.poll_interval + 8 * self.trip + 2 * self.message + 0.1
         if not self.case.weather.is_kind:
             most += 2 * call.policy.lease_ttl + 4.0
@@ -202,7 +238,7 @@ class Judge:
             most += call.policy.lease_ttl + 2.0
         at = call.began.time
         for made in sorted(self.journal.computations.values(), key=lambda each: each.began):
-            if made.key != call.key or made.kind == "set":
+            if made.key not in (call.group or (call.key,)) or made.kind == "set":
                 continue
             if made.ended.time < at:
                 continue
@@ -233,24 +269,77 @@ class Judge:
     # --- what is computed --------------------------------------------------------------------------
 
     def beside_each_other(self) -> Iterator[str]:
+        """One with the lease, and beside it at most as many as the limits allow: at every moment."""
         case = self.case
-        if not case.weather.is_kind or not case.calm:
+        if not case.weather.is_kind or self.journal.closings:
             return
         for name, key in case.keys.items():
+            if self.trip > case.least_of("lease_ttl", name) / 3:
+                continue
+            if case.most_of("lease_ttl", name) > case.least_of("lease_ttl", name) or (
+                case.most_of("fallback_timeout", name) > case.least_of("fallback_timeout", name)
+            ):
+                # A place that lasts longer than the asker's own is taken for one from before a step of the clock.
+                continue
+            if key.many and (key.uncacheable or case.most_of("fallback_limit", name)):
+                # A batch computes on for its other ids when the place of one has ended.
+                continue
+            most = 1 + case.most_of("fallback_limit", name)
             if key.uncacheable:
-                continue
-            shortest = key.fields["lease_ttl"] / 3
-            if self.trip > shortest:
-                continue
+                most = 1 + max(most - 1, case.most_of("uncacheable_limit", name))
             running: list[Computation] = []
-            for made in sorted(self.journal.computations.values(), key=lambda each: each.began):
-                if made.key != name or made.kind in ("set", "bypass", "single"):
-                    continue
+            for made in self.with_the_store(name):
                 running = [each for each in running if each.ended > made.began]
                 running.append(made)
-                if len(running) > 1 + key.fields["fallback_limit"]:
-                    yield f"{len(running)} computations of {name} at once: {[each.number for each in running]}"
+                if len(running) > most:
+                    numbers = [each.number for each in running]
+                    yield f"{len(running)} computations of {name} at once, and {most} may: {numbers}"
                     return
+
+    def with_the_store(self, key: str) -> list[Computation]:
+        beside = ("set", "bypass", "plain", "single")
+        found = [
+            each for each in self.journal.computations.values() if each.key == key and each.kind not in beside
+        ]
+        return sorted(found, key=lambda each: each.began)
+
+    def granted(self) -> Iterator[str]:
+        """While the store is there, nobody computes without a grant. What is handed over has that of its flight."""
+        if not self.case.weather.is_kind or not self.case.calm:
+            return
+        for name in self.case.keys:
+            made = [each for each in self.with_the_store(name) if each.outcome != "exit"]
+            entry = self.journal.entries[name]
+            grants = {token for _, of, token in self.journal.grants if of == entry}
+            if len(made) > len(grants):
+                yield f"{len(made)} computations of {name} and {len(grants)} grants"
+
+    def late_writes(self) -> Iterator[str]:
+        """What began before an invalidation is not stored after it, whoever has lost the lease meanwhile."""
+        for moment, entry, _, number in self.journal.publications:
+            made = self.journal.computations[number]
+            if entry != self.journal.entries[made.key]:
+                continue
+            for change in self.journal.changes:
+                if (
+                    change.kind == "invalidate"
+                    and change.answer == "done"
+                    and change.key == made.key
+                    and change.ended < moment
+                    and made.version < change.version
+                    and not (made.kind == "set" and made.ended > change.began)
+                ):
+                    yield f"#{number} of version {made.version} is stored after the invalidation of {change.version}"
+                    return
+
+    def old_errors(self, call: Call) -> Iterator[str]:
+        """An error is remembered for `error_ttl`, and not longer."""
+        made = self.journal.computations.get(call.made)
+        if made is None or call.error is None:
+            return
+        most = self.case.keys[call.key].fields["error_ttl"] + 2 * self.trip + self.message + 0.1
+        if made.ended.time + most < call.began.time:
+            yield f"call {call.index} gets the error of #{made.number}, which is too old: {call.error!r}"
 
     def bound_computations(self) -> Iterator[str]:
         """The objects of a request serve one computation at a time, and none after the request."""

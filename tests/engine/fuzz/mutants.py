@@ -9,9 +9,12 @@ from unittest import mock
 
 from stampede_guard.engine import serving
 from stampede_guard.engine.away.slots import Slots
+from stampede_guard.engine.flights import flight
 from stampede_guard.engine.flights.computation import Computation
 from stampede_guard.engine.flights.fallback import FallbackRun
+from stampede_guard.engine.flights.flight import Flight
 from stampede_guard.engine.flights.passengers import Passengers
+from stampede_guard.engine.ground.memories import Memories
 from stampede_guard.engine.tasks import AT_ITS_PACE
 from stampede_guard.errors import StoreUnavailable
 
@@ -36,11 +39,20 @@ async def _or_denied(self: FallbackRun, reading: Any) -> bool:
     return True
 
 
+async def _believed(runtime: Any, flight: Any, message: Any) -> Any:
+    return message
+
+
 MUTANTS = {
-    "an outdated value is a denial": Mutant(FallbackRun, "_is_of_use", _or_denied, 208),
-    "a refresh takes what it replaces": Mutant(serving, "Refreshed", None, 3),
-    "an outcome is for everyone": Mutant(Passengers, "up_to", lambda self, to: self.joined, 66),
+    "an outdated value is a denial": Mutant(FallbackRun, "_is_of_use", _or_denied, 190),
+    "a refresh takes what it replaces": Mutant(serving, "Refreshed", None, 67),
+    "an outcome is for everyone": Mutant(Passengers, "up_to", lambda self, to: self.joined, 7),
     "no renewal": Mutant(Computation, "_renewing", lambda self, grant: AT_ITS_PACE, 274),
+    "an invalidation forgets no values": Mutant(
+        Memories, "forget_values", lambda self, name, *, fence=0: None, 281
+    ),
+    "a flight does not hear of an invalidation": Mutant(Flight, "invalidated", lambda self: None, 399),
+    "messages are believed": Mutant(flight, "believed", _believed, 159),
     "a turn is not given back": Mutant(Slots, "give_back", lambda self: None, 0),
 }
 

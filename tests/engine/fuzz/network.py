@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
-from stampede_guard.core.scripts import Denied, Granted, Message
+from stampede_guard.core.scripts import Denied, Granted, Message, Uncacheable
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.stores.protocol import Listener
@@ -207,8 +207,16 @@ class UnsteadySession(FaultySession):
         async def carry_out() -> Any:
             answer = await getattr(self._inner, what)(name, **asked)
             journal.note(f"{label}: {what} {name} {asked.get('flight', '')[-4:]} = {shown(answer)}")
-            if what == "publish" and answer and asked["outcome"] == "value":
-                journal.published(name, asked["grant"].token, number_in(asked["body"]))
+            if (
+                what == "publish"
+                and answer
+                and asked["outcome"] == "value"
+                and (made := number_in(asked["body"]))
+            ):
+                journal.published(name, asked["grant"].token, made)
+            grant = answer.grant if isinstance(answer, Uncacheable) else answer
+            if isinstance(grant, Granted) and what in ("acquire", "fallback"):
+                journal.granted(name, grant.token)
             return answer
 
         answer = await self._ask(carry_out, writes=writes, what=f"{what} {name}")

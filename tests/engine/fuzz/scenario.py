@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import logging
 import random
 import sys
@@ -15,14 +16,16 @@ from unittest import mock
 
 from stampede_guard import StampedeGuard, events
 from stampede_guard.api.results import MISSING
-from stampede_guard.errors import StoreRefused
+from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.policy import Limits, Policy
 from stampede_guard.stores.memory import MemoryStore
-from tests.engine.fuzz.drawing import Action, Case, drawn
+from tests.engine.fuzz.batches import Batches
+from tests.engine.fuzz.case import Action, Case
+from tests.engine.fuzz.drawing import drawn
 from tests.engine.fuzz.journal import Call, Change, Computation, Journal, number_in, text_of
+from tests.engine.fuzz.leftovers import left_in_guards, left_in_loop, left_in_store
 from tests.engine.fuzz.network import UnsteadyStore
 from tests.leases.simulation.loop import VirtualLoop
-from tests.support.heap import collect
 
 __all__ = ["Fleet", "play"]
 
@@ -51,6 +54,9 @@ class Fleet:
             hooks = [functools.partial(self._told, label)] if case.hooks else []
             limits = Limits(drain_timeout=0.5, max_local_computations=2)
             self.guards[label] = StampedeGuard(store, namespace="t", limits=limits, hooks=hooks)
+        self.batches: Any = None
+        self.entries: dict[str, str] = {}
+        """The name of each key in the store."""
 
     def _told(self, label: str, event: Any) -> None:
         self.journal.note(f"{label}: {event}"[:200])
@@ -65,6 +71,9 @@ class Fleet:
 
     async def run(self) -> None:
         journal, loop = self.journal, self._loop
+        self.batches = Batches(self, self.case)
+        self.entries = {name: key.entry for name, key in self.case.keys.items()} | self.batches.entries
+        journal.entries = self.entries
         storms = [loop.create_task(store.endure(), name="weather") for store in self.stores.values()]
         begin = loop.time()
         for index, action in enumerate(self.case.actions):
@@ -99,6 +108,13 @@ class Fleet:
                     await self.guards[action.guard].aclose()
                 finally:
                     self.journal.closings.append((began, self.journal.now(), action.guard))
+            case "mode":
+                self.guards[action.guard].mode = action.mode or None  # type: ignore[assignment]
+            case "switch":
+                with contextlib.suppress(StoreError):
+                    await self.guards[action.guard].switch_mode("*", action.mode or None)  # type: ignore[arg-type]
+            case "many" | "many refresh":
+                await self.batches.call(index, action)
             case "write and refresh":
                 self.versions[action.key] += 1
                 await self._call(index, action)
@@ -107,45 +123,66 @@ class Fleet:
 
     def options(self, action: Action) -> dict[str, Any]:
         key = self.case.keys[action.key]
-        options = {**key.fields, **action.fields, "tags": key.tags}
+        options = {
+            **key.fields,
+            **self.case.policies.get(action.guard, {}),
+            **action.fields,
+            "tags": key.tags,
+        }
         if action.bound:
             options["early_beta"] = 0.0
         if action.kind == "bypass":
             options["mode"] = "bypass"
         return options
 
+    def guard(self, action: Action) -> StampedeGuard:
+        guard, tenant = self.guards[action.guard], self.case.keys[action.key].tenant
+        return guard.within(tenant) if tenant else guard
+
+    def kind_of(self, action: Action, kind: str, *, guard: str = "") -> str:
+        """What the call is in the mode of this moment."""
+        mode = self.guards[guard or action.guard].mode or ("bypass" if kind == "bypass" else "on")
+        if mode in ("off", "shadow"):
+            return "nothing" if kind == "peek" else "plain"
+        if mode == "bypass":
+            return "nothing" if kind == "peek" else "bypass"
+        return "get" if kind == "bypass" else kind
+
     async def _call(self, index: int, action: Action) -> None:
-        guard, key = self.guards[action.guard], self.case.keys[action.key]
+        guard, key = self.guard(action), self.case.keys[action.key]
         options = self.options(action)
         policy = Policy(**{name: value for name, value in options.items() if name != "tags"})
         if key.uncacheable:
-            options["should_cache"] = lambda value: number_in(value) % 3 > 0
+            options["should_cache"] = lambda value: not key.never and number_in(value) % 3 > 0
         if key.own_ttl:
             options["ttl"] = lambda value: policy.ttl * (1 + number_in(value) % 2)
-        call = Call(index, action.guard, action.key, action.kind, policy, action.bound, self.journal.now())
+        kind = self.kind_of(action, action.kind)
+        call = Call(index, action.guard, action.key, kind, policy, action.bound, self.journal.now())
         self.journal.calls.append(call)
 
         async def compute() -> str:
-            return await self._compute(index, action)
+            return (await self.compute(index, action, kind=kind))[0]
 
         try:
             match action.kind:
                 case "get" | "bypass":
                     value = await guard.get_or_compute(
-                        action.key, compute, request_bound=action.bound, **options
+                        key.plain_name, compute, request_bound=action.bound, **options
                     )
                 case "refresh" | "write and refresh":
-                    value = await guard.refresh(action.key, compute, request_bound=action.bound, **options)
+                    value = await guard.refresh(
+                        key.plain_name, compute, request_bound=action.bound, **options
+                    )
                 case "single":
-                    async with guard.single(action.key, **options) as entry:
+                    async with guard.single(key.plain_name, **options) as entry:
                         if entry.missing:
                             await entry.set(await compute())
                         value = entry.value
                 case _:
-                    value = await guard.get(action.key, tags=key.tags, l1_ttl=policy.l1_ttl)
+                    value = await guard.get(key.plain_name, tags=key.tags, l1_ttl=policy.l1_ttl)
             call.made = number_in(value)
-            if "refresh" in action.kind:
-                self._has_refreshed(call)
+            if "refresh" in kind:
+                self.has_refreshed(call)
             if value is not MISSING and not call.made:
                 self.journal.problems.append(f"call {index} got {value!r}")
         except asyncio.CancelledError as error:
@@ -157,7 +194,7 @@ class Fleet:
             call.ended = self.journal.now()
             self.journal.note(f"call {index} ends: #{call.made} {call.error!r}")
 
-    def _has_refreshed(self, call: Call) -> None:
+    def has_refreshed(self, call: Call) -> None:
         """Later callers get nothing older, at least in its process."""
         made, now = self.journal.computations[call.made], self.journal.now()
         faulty = self.journal.failed_between(call.guard, call.began.time, now.time)
@@ -167,43 +204,61 @@ class Fleet:
             Change(call.guard, call.key, "refresh", made.version, call.began, now, answer)
         )
 
-    async def _compute(self, index: int, action: Action) -> str:
-        number = next(self._numbers)
-        made = Computation(number, action.guard, action.key, action.kind, index, self.journal.now())
-        self.journal.computations[number] = made
-        self.journal.note(f"computation {number} for {index} begins")
-        made.outcome = "cancelled"
+    async def compute(
+        self, index: int, action: Action, *, kind: str, guard: str = "", keys: tuple[str, ...] = ()
+    ) -> list[str]:
+        """The values of these keys, by one computation. An error names the first."""
+        journal, all_made = self.journal, []
+        for key in keys or (action.key,):
+            number = next(self._numbers)
+            made = Computation(number, guard or action.guard, key, kind, index, journal.now())
+            journal.computations[number] = made
+            journal.note(f"computation {number} of {key} for {index} begins")
+            made.outcome = "cancelled"
+            all_made.append(made)
+        journal.batches[all_made[0].number] = {made.key: made.number for made in all_made}
         try:
             await asyncio.sleep(action.work[0])
-            made.version = self.versions[action.key]
+            for made in all_made:
+                made.version = self.versions[made.key]
             await asyncio.sleep(action.work[1])
-            made.outcome = action.outcome
+            for made in all_made:
+                made.outcome = action.outcome
+            texts = [text_of(made.number, made.version) for made in all_made]
             match action.outcome:
                 case "error":
-                    raise Boom(text_of(number, made.version))
+                    raise Boom(texts[0])
                 case "exit":
-                    raise SystemExit(text_of(number, made.version))
+                    raise SystemExit(texts[0])
                 case "cancelled":
                     raise asyncio.CancelledError
-            return text_of(number, made.version)
+            return texts
         finally:
-            made.ended = self.journal.now()
-            self.journal.note(f"computation {number} ends: {made.outcome}, version {made.version}")
+            for made in all_made:
+                made.ended = journal.now()
+            told = [(made.number, made.version) for made in all_made]
+            journal.note(f"computation of {told} ends: {all_made[0].outcome}")
 
     async def _change(self, action: Action) -> None:
-        guard, journal = self.guards[action.guard], self.journal
-        tag = action.kind == "invalidate_tag"
-        keys = [name for name, key in self.case.keys.items() if "t" in key.tags] if tag else [action.key]
+        guard, journal = self.guard(action), self.journal
+        tag, tenant = action.kind == "invalidate_tag", self.case.keys[action.key].tenant
+        keys = [*(action.ids or (action.key,))]
+        if tag:
+            same = {name: key for name, key in self.case.keys.items() if key.tenant == tenant}
+            keys = [name for name, key in same.items() if action.tag in key.tags]
         changes = []
         for name in keys:
             self.versions[name] += 1
-            changes.append(Change(action.guard, name, action.kind, self.versions[name], journal.now()))
+            kind = "invalidate" if action.ids and not tag else action.kind
+            changes.append(Change(action.guard, name, kind, self.versions[name], journal.now()))
         journal.changes += changes
         try:
             if tag:
-                answer: str = await guard.invalidate_tag("t")
+                answer: str = await guard.invalidate_tag(action.tag)
+            elif action.kind == "many invalidate":
+                answer = await self.batches.invalidate(action)
             elif action.kind == "invalidate":
-                answer = await guard.invalidate(action.key)
+                answer = await guard.invalidate(self.case.keys[action.key].plain_name)
             else:
                 answer = await self._set(guard, action)
         except StoreRefused:
@@ -223,7 +278,7 @@ class Fleet:
         key = self.case.keys[action.key]
         fields = {name: key.fields[name] for name in ("ttl", "stale_ttl", "l1_ttl", "error_ttl")}
         try:
-            return await guard.set(action.key, text_of(number, version), tags=key.tags, **fields)
+            return await guard.set(key.plain_name, text_of(number, version), tags=key.tags, **fields)
         finally:
             made.ended = self.journal.now()
 
@@ -236,38 +291,18 @@ class Fleet:
             store._end("")
             store.recover()
         longest = max(
-            key.fields["compute_timeout"] + key.fields["lease_ttl"] for key in self.case.keys.values()
+            key.fields["compute_timeout"] + self.case.most_of("lease_ttl", name)
+            for name, key in self.case.keys.items()
         )
-        longest += max(key.fields["fallback_timeout"] for key in self.case.keys.values())
+        longest += max(self.case.most_of("fallback_timeout", name) for name in self.case.keys)
         await asyncio.sleep(longest + 10.0)
-        for label, guard in self.guards.items():
-            runtime = guard.engine.runtime()
-            for what, left in {
-                "flights": dict(runtime.flights),
-                "fallbacks": runtime.fallbacks,
-                "ends of fallbacks": runtime.fallback_ends,
-                "waiting for slots": len(runtime.slots),
-                "slots": runtime.slots._taken,
-                "pending": runtime.unsettled.pending,
-                "unsettled": runtime.unsettled.names,
-                "abandoned": runtime.abandoned,
-            }.items():
-                if left:
-                    journal.problems.append(f"{label} has {what} left: {left}")
-        for name in self.memory.names():
-            entry = self.memory.look(name)
-            if entry.lease is not None:
-                journal.problems.append(f"{name} is leased for ever: {entry.lease}")
+        journal.problems += left_in_guards(self.guards) + left_in_store(self.memory)
         for guard in self.guards.values():
             await guard.aclose()
-        left = [task for task in asyncio.all_tasks() if task.get_name().startswith("stampede_guard")]
-        if left:
-            journal.problems.append(f"tasks are left: {left}")
-        if self.memory._subscribers or self.memory._watchers:
-            journal.problems.append("somebody still listens")
         wires = [task for store in self.stores.values() for task in store.travelling]
         if wires:
             await asyncio.wait(wires)
+        journal.problems += left_in_loop(self._loop, self.memory)
 
 
 def play(case: Case | int) -> Fleet:
@@ -299,6 +334,6 @@ def play(case: Case | int) -> Fleet:
         fleet.tasks.clear()
         fleet.guards.clear()
         if case.seed % 20 == 0:
-            collect()
+            gc.collect()
     fleet.journal.problems += unraisable
     return fleet

@@ -6,7 +6,8 @@ import itertools
 import time
 from dataclasses import replace
 
-from tests.engine.fuzz.drawing import Case, drawn
+from tests.engine.fuzz.case import Case
+from tests.engine.fuzz.drawing import drawn
 from tests.engine.fuzz.judge import Judge
 from tests.engine.fuzz.scenario import Fleet, play
 
