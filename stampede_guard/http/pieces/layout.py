@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from stampede_guard.http.spec.ranges import ByteSpan
 
-__all__ = ["PieceLayout"]
+__all__ = ["PieceLayout", "nonce_of_piece"]
 
 _PREFIX = "http3p:"
 """Begins the names of all pieces. They are no responses of a URL, so lists and purges by URL do not see them."""
+_PIECE = re.compile(rf"(?:[A-Za-z0-9._-]{{1,64}}:)*{_PREFIX}(?P<nonce>[0-9a-f]{{32}})\.\d{{1,9}}")
+"""After the namespace. A tenant's name may be in between."""
+
+
+def nonce_of_piece(name: str, namespace: str) -> str | None:
+    """The nonce in the complete name of a piece; None for other entries."""
+    found = _PIECE.fullmatch(name.removeprefix(f"{namespace}:"))
+    return None if found is None else found["nonce"]
 
 
 class PieceLayout(NamedTuple):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.errors import Misuse
+from stampede_guard.ops.cli.largepieces import PieceGroup
 from stampede_guard.ops.cli.names import holder_text, is_tag, state_of
 from stampede_guard.ops.cli.texts import bytes_text, seconds_text
 from stampede_guard.ops.fleet.searching import KeyPage, explained
@@ -58,8 +59,14 @@ class FoundEntries:
         }
 
 
-def entry_table(views: Sequence[EntryView], namespace: str, *, shows_names: bool = True) -> Table:
-    """Below the name of its function, an entry has the rest of its own name, or a hash of it."""
+def entry_table(
+    views: Sequence[EntryView],
+    namespace: str,
+    *,
+    shows_names: bool = True,
+    pieces: Sequence[PieceGroup] = (),
+) -> Table:
+    """Below the name of its function, an entry has the rest of its own name, or a hash of it; and then its pieces."""
     from rich.table import Table
     from rich.text import Text
 
@@ -78,7 +85,22 @@ def entry_table(views: Sequence[EntryView], namespace: str, *, shows_names: bool
             before = function
         shown = part if shows_names else hashed(view.name)
         table.add_row(Text(f"  {shown}"), *_cells(view, tag=is_tag(view.name, namespace)))
+        for group in pieces:
+            if group.of == view.name:
+                table.add_row(*_cells_of_pieces(group, "    "))
+    if others := [group for group in pieces if group.of is None]:
+        table.add_row(Text(f"{namespace}: of responses dropped or not listed", style="bold"))
+        for group in others:
+            table.add_row(*_cells_of_pieces(group, "  "))
     return table
+
+
+def _cells_of_pieces(group: PieceGroup, indent: str) -> list[str]:
+    state = "computing" if group.written is not None else "fresh"
+    left = "" if group.left is None else seconds_text(group.left)
+    held = "" if group.written is None else _cells(group.written, tag=False)[5]
+    name = f"{indent}{counted(len(group.views), 'piece', 'pieces')}"
+    return [name, state, left, "", "", bytes_text(group.size), held, str(group.waiters or "")]
 
 
 def _apart(name: str, namespace: str) -> tuple[str, str]:
@@ -120,7 +142,7 @@ def _times(view: EntryView) -> tuple[str, str]:
     return seconds_text(fresh) if fresh != 0 else "", seconds_text(stale) if stale != 0 else ""
 
 
-def summary_of(found: Sequence[EntryView], namespace: str) -> str:
+def summary_of(found: Sequence[EntryView], namespace: str, *, pieces: Sequence[PieceGroup] = ()) -> str:
     views = [view for view in found if not is_tag(view.name, namespace)]
     tags = f"; {len(found) - len(views)} tags" if len(views) < len(found) else ""
     counts = {
@@ -129,7 +151,9 @@ def summary_of(found: Sequence[EntryView], namespace: str) -> str:
     }
     told = [f"{count} {state}" for state, count in counts.items() if count]
     total = sum(view.value.size for view in views if view.value and state_of(view) != "uncacheable")
+    number, size = sum(len(group.views) for group in pieces), sum(group.size for group in pieces)
+    large = f"; {counted(number, 'piece', 'pieces')} of large responses, {bytes_text(size)}" if number else ""
     return (
         f"{counted(len(views), 'entry', 'entries')}: {', '.join(told) or 'none with a value'}; "
-        f"{bytes_text(total)} of values{tags}"
+        f"{bytes_text(total)} of values{tags}{large}"
     )

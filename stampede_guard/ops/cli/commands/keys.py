@@ -10,6 +10,7 @@ import typer
 from stampede_guard.errors import StoreError
 from stampede_guard.ops.cli.entrytable import entry_table, summary_of
 from stampede_guard.ops.cli.known import told_namespaces
+from stampede_guard.ops.cli.largepieces import FoundPieces
 from stampede_guard.ops.cli.names import is_tag, state_of
 from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import FAILED, answer, run, screen, unreached, warn_of
@@ -42,7 +43,7 @@ def keys(
     as_json: Json = False,
 ) -> None:
     """List entries: fresh or stale, for how long each, token, size, lease, waiters. Uses SCAN, which does not block
-    the server.
+    the server. The pieces of a large response are one line below it.
 
     If a master of a cluster does not answer, the entries of the others are listed, that master is named, and the
     exit code is 1.
@@ -50,10 +51,12 @@ def keys(
 
     async def work() -> int:
         views: list[EntryView] = []
-        more = False
+        more, found = False, FoundPieces(namespace)
         async with console_at(url) as console:
             names: list[str] = []
             async for name in console.names(namespace, pattern):
+                if found.take(name):
+                    continue
                 if len(names) == limit:
                     more = True
                     break
@@ -61,18 +64,26 @@ def keys(
             rest = iter(sorted(names))
             while part := list(islice(rest, AT_ONCE)):
                 views += [view for view in await _views(console, part) if view.exists]
-            others = "" if names or as_json or pattern != "*" else await told_namespaces(console)
+            pieces = await found.groups(lambda names, size: console.look(names, body_bytes=size), names)
+            others = "" if names or pieces or as_json or pattern != "*" else await told_namespaces(console)
             missing = unreached(console, url=url)
         if as_json:
             entries = [_as_json(view, namespace) for view in views]
-            answer({"entries": entries, "more": more} | ({"unreached": missing} if missing else {}))
-        elif not views:
+            told = {"pieces": [group.as_json() for group in pieces]} if pieces else {}
+            answer(
+                {"entries": entries, "more": more or found.more}
+                | told
+                | ({"unreached": missing} if missing else {})
+            )
+        elif not views and not pieces:
             say(_nothing(namespace, pattern))
             if others:
                 say(others)
         else:
-            screen().print(entry_table(views, namespace))
-            screen().print(summary_of(views, namespace))
+            screen().print(entry_table(views, namespace, pieces=pieces))
+            screen().print(summary_of(views, namespace, pieces=pieces))
+            if found.more:
+                say("There are more pieces of large responses than a command looks at.")
             if more:
                 say(f"There are more than {limit}: write a pattern, or a larger --limit.")
         warn_of(missing)
