@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from stampede_guard.audit.caching.imported import cache_module, followed_function, seen_in
 from stampede_guard.audit.caching.locks import is_nx
-from stampede_guard.audit.caching.receivers import kind, lives_for_one_request
+from stampede_guard.audit.caching.receivers import keeps_for_a_request, kind, lives_for_one_request
+from stampede_guard.audit.source.handed import handed
 from stampede_guard.audit.source.model import Function, Module, argument, keyword_names
 from stampede_guard.audit.source.words import CACHE_WORDS, is_cachy, last, names_in, path, text_of, words
 
@@ -18,7 +19,8 @@ _GETS = frozenset(
     "get_dict get_str get_async "
     "async_get get_pickle get_bytes get_cached get_cache get_from_cache fetch read retrieve "
     "lookup hget hgetall gets "
-    "load find cache_get get_entry get_or_none peek get_by_key get_key get_model get_list get_pydantic".split()
+    "load find cache_get get_entry get_or_none peek get_by_key get_key get_model get_list get_pydantic "
+    "lrange smembers zrange zrevrange".split()
 )
 _EXISTS = frozenset("exists has has_key contains aexists is_cached cached __contains__ key_exists".split())
 _MANY_GETS = frozenset("get_many mget multi_get get_multi aget_many hmget get_dict".split())
@@ -29,8 +31,10 @@ _SETS = frozenset(
     "set_ex put store save "
     "write hset hmset setnx add aadd insert cache_set set_entry update_cache set_if_absent "
     "set_key set_model set_list "
-    "set_pydantic hsetnx set_with_expiry set_with_expire cache push_cache".split()
+    "set_pydantic hsetnx set_with_expiry set_with_expire cache push_cache rpush lpush sadd zadd".split()
 )
+# A list or a set of the store. All members at once are a fill; one more is a queue or a log.
+_GROWING = frozenset("rpush lpush sadd zadd".split())
 _MANY_SETS = frozenset("set_many mset multi_set set_multi aset_many hmset".split())
 _EXPIRES = frozenset(
     "ex px ttl timeout expire expiry expiration time exat pxat expirein expire_in cache_timeout".split()
@@ -103,6 +107,14 @@ def accesses(module: Module, function: Function) -> list[Access]:
 
 
 def access_of(module: Module, function: Function, call: ast.Call) -> Access | None:
+    made = handed(call)
+    if made is not None:
+        access = _access_of(module, function, made)
+        return replace(access, call=call) if access is not None else None
+    return _access_of(module, function, call)
+
+
+def _access_of(module: Module, function: Function, call: ast.Call) -> Access | None:
     func = call.func
     if isinstance(func, ast.Attribute):
         plain = _plain(module, function, call, func)
@@ -168,6 +180,8 @@ def _key_and_value(call: ast.Call, name: str, what: str) -> tuple[tuple[ast.expr
         return ((key, second) if second is not None else (key,)), None
     if name in ("setex", "psetex", "set_ex"):
         return (key,), argument(call, 2, "value", "val") or argument(call, 1, "value")
+    if name in _GROWING:
+        return (key,), call.args[-1].value if isinstance(call.args[-1], ast.Starred) else None
     if name in ("hset", "hsetnx"):
         mapping = argument(call, 99, "mapping")
         field = argument(call, 1, "field", "key")
@@ -212,12 +226,12 @@ def _helper(module: Module, function: Function, call: ast.Call, name: str, recei
     of_a_cache = is_cachy(last(receiver)) or is_cachy(last(module.imports.get(receiver, "")))
     if not said or not (is_cachy(name) or imported or (receiver and of_a_cache)):
         return None
-    own = module.callee(call, function)
     if name[:1].isupper() or is_nx(call):
         return None
+    own = module.callee(call, function)
     if is_no_access(said):
         return _write_by_its_body(module, call, name, said, own)
-    if own is not None and _keeps_for_a_request(own):
+    if own is not None and keeps_for_a_request(own):
         return None
     topic = subject(said)
     keys = tuple(arg for arg in call.args if not isinstance(arg, ast.Starred))
@@ -263,22 +277,6 @@ def _write_by_its_body(
     if path(inner[0].key[0]) != given[0] or given[1] not in names_in(inner[0].value):
         return None
     return Access(call, "write", "", (call.args[0],), call.args[1], name, frozenset(), True)
-
-
-_OF_A_REQUEST = frozenset("request req state info".split())
-
-
-def _keeps_for_a_request(own: Function) -> bool:
-    """A helper that keeps its value on `request.state`, or on the request itself: no other caller sees it."""
-    if any(isinstance(node, ast.Attribute) and node.attr == "state" for node in ast.walk(own.node)):
-        return True
-    return any(
-        isinstance(call.func, ast.Name)
-        and call.func.id in ("getattr", "setattr")
-        and len(call.args) > 1
-        and last(path(call.args[0])) in _OF_A_REQUEST
-        for call in own.calls
-    )
 
 
 def subject(said: Iterable[str]) -> frozenset[str]:
@@ -394,3 +392,9 @@ def _helper_value(call: ast.Call, keys: tuple[ast.expr, ...]) -> ast.expr | None
         if not isinstance(arg, ast.Constant) or (isinstance(arg.value, bool) and arg is keys[-1])
     ]
     return ast.copy_location(ast.Tuple(elts=candidates, ctx=ast.Load()), call) if candidates else None
+
+
+def opens_a_file(read: Access) -> bool:
+    """`self.cache.read_data(name)`: a store of files that is named after its purpose."""
+    said = words(read.helper)
+    return said[:1] == ("read",) and said[-1] in ("data", "file", "text", "bytes", "content")

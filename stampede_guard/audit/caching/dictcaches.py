@@ -14,6 +14,12 @@ from stampede_guard.audit.source.model import Function, Module, inside, owner_cl
 from stampede_guard.audit.source.words import is_cachy, last, names_in, path, text_of, words
 
 # Objects that live for one run or one request: the last word of their class, and what they are made with.
+# Dicts that are caches whatever they are called: their constructors.
+KEPT = (b"TTLCache(", b"LRUCache(", b"diskcache.")
+_CLOCK = re.compile(
+    r"\b(?:time|monotonic|now|utcnow|ttl|expir\w*|expires|timestamp|deadline|refreshed|fetched)\b", re.I
+)
+_VALID = frozenset("valid fresh stale expired loaded current".split())
 _VALUE = re.compile(r"cache|memo", re.IGNORECASE)
 _ONE_RUN = frozenset(
     "importer exporter migration job run runner request context session transaction loader parser".split()
@@ -24,10 +30,15 @@ _OF_A_REQUEST = frozenset("request req state context ctx g scope info interactio
 
 
 def dict_fills(module: Module) -> Iterator[tuple[Function, ast.AST]]:
+    refreshed = set[ast.ClassDef | None]()
     for function in module.functions:
         if not function.is_async or not function.awaits:
             continue
         value = _value_fill(module, function)
+        if value is None and (refresh := _refresh(module, function)) is not None:
+            cls = owner_class(function)
+            value = refresh if cls not in refreshed else None
+            refreshed.add(cls)
         if value is not None:
             yield function, value
             continue
@@ -38,25 +49,32 @@ def dict_fills(module: Module) -> Iterator[tuple[Function, ast.AST]]:
                 break
 
 
+def is_cache(module: Module, function: Function, holder: ast.expr) -> bool:
+    """Whether a dict is a cache: by its name, else by its constructor."""
+    return is_cachy(last(path(holder))) or (
+        any(mark.decode() in module.source for mark in KEPT) and kind(module, holder, function) == "cache"
+    )
+
+
 def _fill(module: Module, function: Function, store: ast.Subscript) -> ast.AST | None:
     holder = path(store.value)
     assigned = module.parents.get(store)
     if (
         not isinstance(store.ctx, ast.Store)
         or not isinstance(assigned, ast.Assign)
-        or not is_cachy(last(holder))
+        or not is_cache(module, function, store.value)
     ):
         return None
-    if _is_made_here(function, holder) or isinstance(assigned.value, ast.Constant):
+    if is_made_here(function, holder) or isinstance(assigned.value, ast.Constant):
         return None
     look = next(
-        (look for look in _looks(function, holder, store.slice) if position(look) < position(store)), None
+        (look for look in looks(function, holder, store.slice) if position(look) < position(store)), None
     )
     if look is None or not _awaits_value(module, function, look, store, assigned.value):
         return None
     around = [node for scope in function.chain() for node in locks.locks_of(module, scope)]
-    looks = _looks(function, holder, store.slice)
-    if any(inside(store, node) and any(inside(other, node) for other in looks) for node in around):
+    others = looks(function, holder, store.slice)
+    if any(inside(store, node) and any(inside(other, node) for other in others) for node in around):
         return None
     if locks.joins_a_flight(module, function) or locks.called_under_lock(module, function):
         return None
@@ -78,14 +96,19 @@ def _value_fill(module: Module, function: Function) -> ast.AST | None:
         name
         for _node, names, _value in function.bindings
         for name in names
-        if name.startswith("self.") and _VALUE.search(name) and not _is_made_here(function, name)
+        if name.startswith("self.") and _VALUE.search(name) and not is_made_here(function, name)
     }
-    for node, names, value in function.bindings if kept else ():
-        stored = kept & {*names}
+    timed = _timed(function)
+    for node, names, value in function.bindings if kept or timed else ():
+        stored = (kept | timed) & {*names}
         if not stored or isinstance(value, ast.Constant):
             continue
-        look = next((test for test in function.tests if _serves(test, stored)), None)
-        if look is None or position(look) > position(node) or not _is_waited_for(function, look.test, value):
+        look = next(
+            (test for test in function.tests if _serves(test, stored) or _renews(test, stored, node)), None
+        )
+        if look is None or not _is_waited_for(function, look.test, value):
+            continue
+        if position(look) > position(node) or not (stored & kept or _tells_time(look.test)):
             continue
         if locks.joins_a_flight(module, function) or locks.called_under_lock(module, function):
             continue
@@ -93,6 +116,85 @@ def _value_fill(module: Module, function: Function) -> ast.AST | None:
             continue
         return look.test
     return None
+
+
+def _timed(function: Function) -> set[str]:
+    """The attributes that a test reads together with the clock: `if self._rates is None or now() > self._until:`."""
+    return {
+        name
+        for test in function.tests
+        if isinstance(test, ast.If) and _tells_time(test.test)
+        for name in names_in(test.test)
+        if name.startswith("self.") and not is_made_here(function, name) and not _tells_time_by_name(name)
+    }
+
+
+def _tells_time(test: ast.expr) -> bool:
+    return bool(_CLOCK.search(text_of(test).replace("_", " ")))
+
+
+def _tells_time_by_name(name: str) -> bool:
+    return bool(_CLOCK.search(name.replace("_", " ")))
+
+
+def _renews(test: ast.AST, names: set[str], node: ast.AST) -> TypeGuard[ast.If]:
+    """`if self._rates is None or time() > self._until: self._rates = await load()`."""
+    return (
+        isinstance(test, ast.If)
+        and bool(names & names_in(test.test))
+        and any(inside(node, statement) for statement in test.body)
+        and _tells_time(test.test)
+        and _says_missing(test.test, names)
+    )
+
+
+def _says_missing(test: ast.expr, names: set[str]) -> bool:
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) else [test]
+    return any((missing := _missing_in(part)) is not None and missing in names for part in parts)
+
+
+def _missing_in(test: ast.expr) -> str | None:
+    match test:
+        case (
+            ast.UnaryOp(op=ast.Not(), operand=asked)
+            | ast.Compare(left=asked, ops=[ast.Is()], comparators=[ast.Constant(value=None)])
+        ):
+            return path(asked)
+        case _:
+            return None
+
+
+def _refresh(module: Module, function: Function) -> ast.AST | None:
+    """`if not self._is_cache_valid(): await self._refresh_cache()`, which fills `self._cache`."""
+    for test in function.tests:
+        if not isinstance(test, ast.If):
+            continue
+        asked = [path(node.func) for node in ast.walk(test.test) if isinstance(node, ast.Call)]
+        if not any(n.startswith("self.") and is_cachy(n) and _VALID & {*words(n)} for n in asked):
+            continue
+        for wait in function.awaits:
+            call = wait.value if isinstance(wait, ast.Await) else None
+            if not isinstance(call, ast.Call) or not any(inside(wait, s) for s in test.body):
+                continue
+            filled = module.callee(call, function)
+            if filled is None or not _fills_a_cache(filled) or _is_locked(module, function, filled, wait):
+                continue
+            return test.test
+    return None
+
+
+def _fills_a_cache(method: Function) -> bool:
+    made = {name for _node, names, _value in method.bindings for name in names if name.startswith("self.")}
+    return bool(method.awaits) and any(is_cachy(name) for name in made)
+
+
+def _is_locked(module: Module, function: Function, filled: Function, wait: ast.AST) -> bool:
+    return (
+        bool(locks.locks_of(module, filled))
+        or any(inside(wait, node) for node in locks.locks_of(module, function))
+        or locks.joins_a_flight(module, filled)
+        or locks.called_under_lock(module, function)
+    )
 
 
 def _serves(test: ast.AST, names: set[str]) -> TypeGuard[ast.If]:
@@ -103,7 +205,7 @@ def _serves(test: ast.AST, names: set[str]) -> TypeGuard[ast.If]:
     return isinstance(ends, ast.Return) and bool(names & names_in(ends.value))
 
 
-def _is_made_here(function: Function, holder: str) -> bool:
+def is_made_here(function: Function, holder: str) -> bool:
     """Callers do not share a dict of this call, or of an object that lives for one run."""
     if "." in holder:
         if _OF_A_REQUEST & {*holder.split(".")[:-1]}:
@@ -144,7 +246,7 @@ def _is_made_per_request(cls: ast.ClassDef, attribute: str) -> bool:
     return made is not None and any(argument.arg in _ONE_REQUESTS for argument in made.args.args)
 
 
-def _looks(function: Function, holder: str, key: ast.expr) -> list[ast.expr]:
+def looks(function: Function, holder: str, key: ast.expr) -> list[ast.expr]:
     found: list[ast.expr] = []
     for call in function.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "get" and call.args:
@@ -161,7 +263,7 @@ def _looks(function: Function, holder: str, key: ast.expr) -> list[ast.expr]:
                 found.append(compare)
     found += [
         node
-        for around in _tried(function)
+        for around in (*_tried(function), *(test.test for test in function.tests if isinstance(test, ast.If)))
         for node in ast.walk(around)
         if isinstance(node, ast.Subscript)
         and isinstance(node.ctx, ast.Load)

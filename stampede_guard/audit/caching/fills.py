@@ -169,7 +169,7 @@ def _belong_together(module: Module, function: Function, read: Access, write: Ac
         return bool(read.helper) == bool(write.helper) and read.topic == write.topic
     if read.what == "read-many" and write.what == "write" and not write.helper:
         looped = any(isinstance(node, ast.For | ast.AsyncFor) for node in module.up(write.call))
-        return looped and read.receiver == write.receiver
+        return looped and (read.receiver == write.receiver or _is_pipeline(function, write.receiver))
     if read.what == "read-many" or write.what == "write-many":
         return read.receiver == write.receiver and read.what != "read" and write.what != "write"
     if _gives_its_key(function, read, write):
@@ -191,7 +191,8 @@ def _belong_together(module: Module, function: Function, read: Access, write: Ac
         if len(given) > 1 and same_key(function, read.key[:1], (given[-1],)):
             return True  # `set_history(rows, key)`
         return same_key(function, read.key[:1], write.key[:1]) or _same_subject(read.key[0], write.key[0])
-    return _same_receiver(read.receiver, write.receiver) and same_key(function, read.key, write.key)
+    related = _same_receiver(read.receiver, write.receiver) or _is_pipeline(function, write.receiver)
+    return related and same_key(function, read.key, write.key)
 
 
 def _gives_its_key(function: Function, read: Access, write: Access) -> bool:
@@ -264,6 +265,14 @@ def _same_receiver(one: str, other: str) -> bool:
     # For a pipeline, or a second client of the same store, the key decides.
     related = {last(one).strip("_"), last(other).strip("_")}
     return "pipe" in " ".join(related) or all(is_cachy(name) for name in related)
+
+
+def _is_pipeline(function: Function, receiver: str) -> bool:
+    """`with client.pipeline() as p`: whatever its name."""
+    return any(
+        names == [receiver] and path(value).endswith(".pipeline()")
+        for _node, names, value in function.bindings
+    )
 
 
 def _read_again(function: Function, read: Access, reads: list[Access]) -> bool:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from stampede_guard.audit.caching.accesses import Access
+from stampede_guard.audit.caching.accesses import Access, opens_a_file
 from stampede_guard.audit.caching.work import calls_work
 from stampede_guard.audit.source.bound import bindings_of
-from stampede_guard.audit.source.branches import leaves, missing
+from stampede_guard.audit.source.branches import end_of, leaves, missing
 from stampede_guard.audit.source.comprehensions import material, sorts
 from stampede_guard.audit.source.model import Function, Module, Tested, inside, position
-from stampede_guard.audit.source.words import names_in, path, words
+from stampede_guard.audit.source.words import last, names_in, path, words
 
 _GROWS = frozenset("append extend update add insert setdefault".split())
+# Functions that change their argument.
+_COMPLETES = frozenset("merge update fill populate enrich extend apply add attach complete".split())
 _EMPTY_DEPTH = 6
 
 
@@ -29,12 +31,12 @@ class Flow:
     ) -> None:
         self.module, self.function, self.read = module, function, read
         bound = bindings_of(module, function, read.call)
-        self.bindings = sorted(bound, key=lambda one: _end(one[0], one[2]))
+        self.bindings = sorted(bound, key=lambda one: end_of(one[0], one[2]))
         # Every name that ever held the value or something made from it.
         self.names = self._spread()
         # A read of another cache is not a computation: a local copy of the shared value is not a fill.
         self.since: tuple[int, int] | None = None
-        self.free = {other.call for other in reads if other.sure and not _opens(other)} | {read.call}
+        self.free = {other.call for other in reads if other.sure and not opens_a_file(other)} | {read.call}
         self.tested = self._tested()
         self.since = self._asked_at()
 
@@ -56,7 +58,7 @@ class Flow:
     def _tested(self) -> bool:
         for test in self.function.tests:
             condition = test.subject if isinstance(test, ast.Match) else test.test
-            if self.mentions(condition) and _end(condition) >= position(self.read.call):
+            if self.mentions(condition) and end_of(condition) >= position(self.read.call):
                 return True
         if self.read.what == "read-many":
             return bool(self.names)
@@ -81,7 +83,7 @@ class Flow:
         """The tests of the read value, without tests that only unpack it: `loads(raw) if raw else []`."""
         for test in self.function.tests:
             condition = test.subject if isinstance(test, ast.Match) else test.test
-            if not self.mentions(condition) or _end(condition) < position(self.read.call):
+            if not self.mentions(condition) or end_of(condition) < position(self.read.call):
                 continue
             if not isinstance(test, ast.IfExp) or self._falls_back(test):
                 yield test
@@ -176,7 +178,7 @@ class Flow:
         if depth == 0:
             return False
         for name in names_in(value):
-            if self._grown(name, at):
+            if self._grown(name, at) or self._completed(name, at, depth):
                 return True
             for node, source in self._bindings_before(name, at):
                 if node in seen:
@@ -255,7 +257,7 @@ class Flow:
             for node, targets, value in self.bindings
             if name in targets
             and position(node) < position(at)
-            and (self.since is None or _end(node, value) > self.since)
+            and (self.since is None or end_of(node, value) > self.since)
             and not self._other_branch(node, at)
         ]
 
@@ -274,6 +276,18 @@ class Flow:
             and position(target) < position(at)
             and (self.since is None or position(target) > self.since)
             for target in grown
+        )
+
+    def _completed(self, name: str, at: ast.AST, depth: int) -> bool:
+        """`settings = defaults.copy()`, `merge(settings, tenant.settings)`: a function adds what was computed."""
+        return any(
+            not _COMPLETES.isdisjoint(words(last(path(call.func))))
+            and any(isinstance(given, ast.Name) and given.id == name for given in call.args)
+            and (self.since or (0, 0)) < position(call) < position(at)
+            and any(
+                name not in names_in(given) and self.computed(given, call, depth - 1) for given in call.args
+            )
+            for call in self.function.calls
         )
 
     def _last_binding(self, name: str, at: ast.AST) -> tuple[ast.AST, ast.expr] | None:
@@ -380,16 +394,3 @@ class Flow:
         if bound is None:
             return False
         return inside(self.read.call, bound[1]) or self._derived(bound[1], bound[0], set())
-
-
-def _opens(read: Access) -> bool:
-    """`self.cache.read_data(name)`: a store of files that is named after its purpose."""
-    said = words(read.helper)
-    return said[:1] == ("read",) and said[-1] in ("data", "file", "text", "bytes", "content")
-
-
-def _end(node: ast.AST, value: ast.AST | None = None) -> tuple[int, int]:
-    """The place where an expression's value exists. The header of a loop or a with ends before its body."""
-    if isinstance(node, ast.For | ast.AsyncFor | ast.With | ast.AsyncWith) and value is not None:
-        node = value
-    return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0

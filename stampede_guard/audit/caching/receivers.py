@@ -93,3 +93,19 @@ def _is_cache_class(module: Module, cls: ast.ClassDef) -> bool:
         return False
     # A `WeatherBackend` that asks `self.cache` is no cache itself.
     return not any(owner == cls.name and is_cachy(name) for owner, name in module.attributes)
+
+
+_OF_A_REQUEST = frozenset("request req state info".split())
+
+
+def keeps_for_a_request(own: Function) -> bool:
+    """A helper that keeps its value on `request.state`, or on the request itself: no other caller sees it."""
+    if any(isinstance(node, ast.Attribute) and node.attr == "state" for node in ast.walk(own.node)):
+        return True
+    return any(
+        isinstance(call.func, ast.Name)
+        and call.func.id in ("getattr", "setattr")
+        and len(call.args) > 1
+        and last(path(call.args[0])) in _OF_A_REQUEST
+        for call in own.calls
+    )

@@ -17,6 +17,7 @@ from typing import Literal
 
 from stampede_guard.audit.caching.accesses import METHODS, PLAIN_VERBS, helper_role, is_no_access
 from stampede_guard.audit.caching.receivers import MAYBE_WORDS, OTHER_WORDS
+from stampede_guard.audit.source.handed import HANDED
 from stampede_guard.audit.source.words import CACHE_STEMS, is_cachy, words
 
 Role = Literal["read", "write"]
@@ -65,7 +66,10 @@ class Traces:
         self.data = data
         self._imported = _imported(data)
         self.writes = _sorted(
-            _of_methods(data, _WRITE, "write"), _of_helpers(data, "write"), _of_imported(data, self._imported)
+            _of_methods(data, _WRITE, "write"),
+            _of_helpers(data, "write"),
+            _of_imported(data, self._imported),
+            _of_handed(data, "write"),
         )
         self._written = {trace.of for trace in self.writes}
         # Reads found so far: by the start of a function, with the end of the searched part.
@@ -81,12 +85,14 @@ class Traces:
             _of_helpers(self.data, "read", start, end),
             _of_membership(self.data, self._written, start, end),
             _of_imported(self.data, self._imported, start, end),
+            _of_handed(self.data, "read", start, end),
         )
 
     @cached_property
     def may_fill(self) -> bool:
         """Whether some function reads, and later writes what may be the same key."""
-        return any(_related(read, write) for write in self.writes for read in self._before(write.at))
+        piped = b".pipeline(" in self.data
+        return any(piped or _related(read, write) for write in self.writes for read in self._before(write.at))
 
     @cached_property
     def may_fill_by_hop(self) -> bool:
@@ -257,6 +263,21 @@ def _of_imported(
     for name in names:
         for found in re.compile(rb"\b%b(?:\.\w+)?%b\(" % (re.escape(name), _GAP)).finditer(data, start, end):
             yield Trace(found.start(), "read", "")
+
+
+def _of_handed(data: bytes, role: Role, start: int = 0, end: int = sys.maxsize) -> Iterator[Trace]:
+    """`to_thread(cache.get, key)`, `add_task(set_cached_user, user)`."""
+    for found in HANDED.finditer(data, start, end):
+        of, name = found[1].rstrip(b".").decode("utf-8", "replace"), found[2].decode("utf-8", "replace")
+        if _role_of_handed(of, name) == role:
+            yield Trace(found.start(2), role, "")
+
+
+def _role_of_handed(of: str, name: str) -> Role | None:
+    receiver = of.rstrip("()").rpartition(".")[2]
+    if name in METHODS and receiver:
+        return METHODS[name] if _may_be_cache(receiver, name) else None
+    return _role(name) or (_role_of_method(name) if is_cachy(receiver) else None)
 
 
 def _name_before(data: bytes, end: int) -> str:

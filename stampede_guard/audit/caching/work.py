@@ -50,6 +50,8 @@ def _is_work(call: ast.Call) -> bool:
     name = last(dotted)
     if name == "encode" and any(not isinstance(argument, ast.Constant) for argument in call.args):
         return not _ENCODERS.search(dotted)
+    if name == "all" and isinstance(call.func, ast.Attribute) and not call.args:
+        return True  # `query.all()`
     if not _RESHAPES.isdisjoint(words(name)):
         return False
     if name in _SHAPES:

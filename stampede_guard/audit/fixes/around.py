@@ -19,6 +19,7 @@ from stampede_guard.audit.fixes.repeats import is_pure, may_repeat
 from stampede_guard.audit.fixes.texts import source
 from stampede_guard.audit.plan import Enclose, FixPlan, NoFix, Span
 from stampede_guard.audit.rule import Violation
+from stampede_guard.audit.source.handed import handed
 from stampede_guard.audit.source.model import Module, inside
 from stampede_guard.audit.source.words import last, names_in, path, words
 
@@ -121,6 +122,8 @@ def _refuse_other_stores(module: Module, fill: Fill) -> None:
         raise NoFix("its key is made by code that may not run twice")
     if _OF_ONE & set(words(read.receiver)):
         raise NoFix("the cache may belong to one request: its callers would wait for other requests")
+    if any(isinstance(call, ast.Call) and handed(call) for call in (read.call, write.call)):
+        raise NoFix("another thread or a later task asks the cache")
     if "pipe" in f"{read.receiver} {write.receiver}".lower():
         raise NoFix("a pipeline stores the value later, after the lock")
     for node in module.up(write.call):

@@ -15,7 +15,7 @@ from stampede_guard.audit.fixes import naming
 from stampede_guard.audit.fixes.decorators import unkeyed
 from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, stored_for
 from stampede_guard.audit.fixes.ownkeys import is_query, keyed_parameters, own_key, refuse_method, said_in
-from stampede_guard.audit.fixes.repeats import is_harmless, is_pure, may_repeat
+from stampede_guard.audit.fixes.repeats import is_harmless, is_plain, is_pure, may_repeat
 from stampede_guard.audit.fixes.signature import is_closed, judge
 from stampede_guard.audit.plan import Decorate, Delete, Edit, FixPlan, NoFix, Replace, Span, Unwrap
 from stampede_guard.audit.rule import Violation
@@ -145,7 +145,7 @@ def _said(fill: Fill) -> str:
 
 def _fill(module: Module, hit: Violation) -> Fill | None:
     found = [fill for fill in fills(module) if fill.read.call is hit.node]
-    return found[0] if len(found) == 1 and found[0].read.what == "read" else None
+    return found[0] if len(found) == 1 and is_plain(found[0]) else None
 
 
 def _calls_a_parameter(fill: Fill) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from stampede_guard.audit.caching.fills import Fill
+from stampede_guard.audit.source.handed import handed
 from stampede_guard.audit.source.model import inside
 from stampede_guard.audit.source.words import is_cachy, last, names_in, path, words
 
@@ -22,6 +23,7 @@ _PURE = frozenset(
 _BUILTINS = frozenset(
     "int float str bool list tuple set len isinstance hasattr getattr type repr hash round min max any all".split()
 )
+_OF_LISTS = frozenset("lrange smembers zrange zrevrange rpush lpush sadd zadd".split())
 _WITHOUT_ARGUMENTS = frozenset("items keys values copy".split())
 # `jwt.decode(token)` and `signer.loads(text)` refuse some callers.
 _PROVES = frozenset(
@@ -128,3 +130,11 @@ def _is_in_the_key(fill: Fill, call: ast.Call) -> bool:
     return any(inside(call, part) for part in fill.read.key) or any(
         names & set(bound) and inside(call, value) for _node, bound, value in fill.function.bindings
     )
+
+
+def is_plain(fill: Fill) -> bool:
+    """One value is read and stored at once: no list of the store, nothing that another thread does."""
+    calls = [call for call in (fill.read.call, fill.write.call) if isinstance(call, ast.Call)]
+    if any(handed(call) is not None or last(path(call.func)) in _OF_LISTS for call in calls):
+        return False
+    return fill.read.what == "read"

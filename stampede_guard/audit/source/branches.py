@@ -1,4 +1,4 @@
-"""How a branch ends, and what its test finds missing."""
+"""How a branch or a statement ends, and what a test finds missing."""
 
 from __future__ import annotations
 
@@ -18,3 +18,10 @@ def missing(test: ast.expr) -> str | None:
             return name
         case _:
             return None
+
+
+def end_of(node: ast.AST, value: ast.AST | None = None) -> tuple[int, int]:
+    """The place where an expression's value exists. The header of a loop or a with ends before its body."""
+    if isinstance(node, ast.For | ast.AsyncFor | ast.With | ast.AsyncWith) and value is not None:
+        node = value
+    return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0

@@ -17,6 +17,8 @@ def is_served(flow: Flow, write: ast.AST) -> bool:
     for node in flow.module.up(flow.read.call):
         if isinstance(node, ast.Return) and flow.read.what != "exists":
             return True
+        if isinstance(node, ast.Match) and inside(flow.read.call, node.subject):
+            return True
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Subscript) for t in node.targets):
             return True  # `css = result["css"] = cache.get(key)`
         if isinstance(node, ast.stmt):

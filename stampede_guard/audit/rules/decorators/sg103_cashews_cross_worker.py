@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.caching.reexported import HINTS, library_decorations
 from stampede_guard.audit.finding import Confidence, Scope
 from stampede_guard.audit.fixes.decorators import cashews

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.caching.reexported import library_name
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import decorations

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.prefilter import Hint, Text
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import Decoration, decorations, is_true

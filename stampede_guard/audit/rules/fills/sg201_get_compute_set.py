@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.caching import threaded
 from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
+from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.fixes.around import or_by_fill_lock
 from stampede_guard.audit.fixes.handwritten import by_decorator
-from stampede_guard.audit.prefilter import STORES
+from stampede_guard.audit.prefilter import STORES, Text
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
 
 
 def check(module: Module) -> Iterator[Violation]:
+    seen = set()
     for fill in fills(module):
+        seen.add(fill.function)
         if fill.decorator is not None or fill.read.helper or fill.write.helper:
             continue
         yield Violation(
@@ -25,6 +28,20 @@ def check(module: Module) -> Iterator[Violation]:
             function=owned_name(fill.function),
             cost=cost(fill.function.node),
         )
+    for function, look in threaded.threaded_fills(module):
+        if function not in seen:
+            yield Violation(
+                node=look,
+                message=f"{what_is_cached(function)} looks into its dict, computes on a miss and stores the result: "
+                "threads that miss at the same time compute too",
+                confidence="medium",
+                function=owned_name(function),
+                cost=cost(function.node),
+            )
+
+
+def _may_apply(text: Text) -> bool:
+    return text.traces.may_fill or (text.has_any(threaded.LOCKS_OR_CLOCKS) and text.has_any(threaded.STORES))
 
 
 RULE = Rule(
@@ -35,7 +52,7 @@ RULE = Rule(
     confidence="high",
     scope="process",
     hints=(STORES,),
-    near=lambda text: text.traces.may_fill,
+    near=_may_apply,
     check=check,
     fix=or_by_fill_lock(by_decorator),
     fixes=("unsafe",),
@@ -50,7 +67,9 @@ RULE = Rule(
         unless="The computation is cheaper than a round trip to the cache, or there is one caller at a time "
         "(a job that is scheduled once).",
         sure="High if the object is known to be a cache; medium if only the key or a TTL suggests it. "
-        "Counters, flags, read-modify-write and values that were passed in are left out.",
+        "Counters, flags, read-modify-write and values that were passed in are left out. Medium also for a dict of "
+        "the process in a plain function, if threads use it under a lock that is free while they compute, or if "
+        "its entries expire and a request or a query makes them.",
         fix="Unsafe: if the function consists of get, test, computation, set and return, and declares a result of "
         "Python's own types, it keeps its computation and gets `@locked_cache`. Not if it calls something on a hit, "
         "too, for example a check of permissions. If its key consists of "

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stampede_guard.audit.caching.cost import cost
 from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
 from stampede_guard.audit.caching.hops import own_fills, split_fills
+from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module

@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from stampede_guard.audit.caching.cost import cost
-from stampede_guard.audit.caching.dictcaches import dict_fills
+from stampede_guard.audit.caching.dictcaches import KEPT, dict_fills
 from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
+from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.programs import runs_alone
@@ -47,11 +47,14 @@ RULE = Rule(
             *(re.compile(rb"%s\w*\[" % word) for word in (b"cache", b"Cache", b"CACHE", b"memo")),
             re.compile(rb"global [\w ,]*(?:cache|CACHE|memo)"),
             re.compile(rb"self\.\w*(?:cache|memo)\w* = "),
+            re.compile(rb"self\.\w+ = [^\n]*(?:time\.time|monotonic|now)\("),
+            *KEPT,
         ),
     ),
     check=check,
     documentation=Documentation(
-        what="A coroutine reads a dict, or one value of the module, awaits the computation, and stores it.",
+        what="A coroutine reads a dict, one value of the module, or an attribute that it renews after some time, "
+        "awaits the computation, and stores it.",
         why="At the await, other coroutines run, also miss, and also compute. A dict in a process needs "
         "one line of single flight.",
         example="if key not in cache:\n    cache[key] = await load(key)\nreturn cache[key]",
