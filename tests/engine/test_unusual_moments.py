@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from stampede_guard import StampedeGuard
 from stampede_guard.api.results import MISSING
 from stampede_guard.errors import StoreRefused, StoreUnavailable
@@ -267,9 +269,22 @@ def test_a_handed_over_computation_of_an_uncacheable_key_does_not_outlive_its_pl
     virtually(main)
 
 
-def test_a_fallback_that_ends_with_its_request_leaves_its_place_to_others() -> None:
+@pytest.mark.parametrize("under_way", [0.0, 0.5])
+def test_a_fallback_that_ends_with_its_request_leaves_its_place_to_others(under_way: float) -> None:
     async def main(fleet: Moments) -> None:
         holder, left, guard = fleet.guard(), fleet.guard(), fleet.guard()
+        session: Any = left.engine.runtime().session
+        command = session.fallback
+
+        async def travel(*args: Any, **fields: Any) -> Any:
+            await asyncio.sleep(under_way)
+            return await command(*args, **fields)
+
+        async def send(*args: Any, **fields: Any) -> Any:
+            # A command that was sent is carried out, also if its caller has left.
+            return await asyncio.shield(asyncio.create_task(travel(*args, **fields)))
+
+        session.fallback = send
         holding = fleet.ask(holder, "late", 5.0)
         await fleet.until(0.1)
         leaves = fleet.ask(left, "unused", 3.0, wait_timeout=0.1, request_bound=True)

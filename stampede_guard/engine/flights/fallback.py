@@ -53,6 +53,7 @@ class FallbackRun:
         self._plan = plan
         self._name = flight.name
         self._passenger = passenger
+        self._ask: asyncio.Task[Found | Granted | Denied] | None = None
 
     async def attempt(self, meanwhile: asyncio.Future[Any]) -> tuple[Any, bool]:
         """The value and True. Or None and False, if it was denied or failed. `meanwhile` is the caller's own future.
@@ -104,9 +105,17 @@ class FallbackRun:
         except asyncio.CancelledError:
             # Its caller has left, or the guard closes. A fallback that failed keeps its place, so that no other
             # follows. This one has not failed, and nobody may be denied one because of it.
-            if not self._runtime.closing:
-                self._runtime.session.forget(self._name, flight=flight_id)
+            if self._ask is None or self._ask.done():
+                self._give_back(flight_id)
+            else:
+                # Not before the answer: 1. The place is given back. 2. The question for it arrives, and takes it.
+                self._ask.add_done_callback(retrieve)
+                self._ask.add_done_callback(lambda _: self._give_back(flight_id))
             raise
+
+    def _give_back(self, flight_id: str) -> None:
+        if not self._runtime.closing:
+            self._runtime.session.forget(self._name, flight=flight_id)
 
     async def _asked(self, flight_id: str) -> tuple[Any, bool]:
         """Ask the store until it grants a slot, denies one, or offers a value of use.
@@ -119,9 +128,11 @@ class FallbackRun:
         while True:
             newer_than = max(newer_than, self._flight.state.newer_than)
             try:
-                answer = await runtime.session.fallback(
+                command = runtime.session.fallback(
                     self._name, flight=flight_id, policy=plan.policy, newer_than=newer_than
                 )
+                self._ask = runtime.loop.create_task(command, name="stampede_guard question for a fallback")
+                answer = await asyncio.shield(self._ask)
                 if isinstance(answer, Found) and not await self._is_of_use(answer.reading):
                     newer_than = answer.reading.token
                     continue
