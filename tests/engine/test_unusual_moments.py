@@ -295,3 +295,16 @@ def test_a_fallback_that_ends_with_its_request_leaves_its_place_to_others(under_
         await holding
 
     virtually(main)
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_whose_call_begins_to_be_computed_during_its_last_look_at_the_store_waits_for_it(bound: bool) -> None:
+    async def main(fleet: Moments) -> None:
+        guard = fleet.guard()
+        session = guard.engine.runtime().session
+        delayed(session, "acquire", 0.2)
+        delayed(session, "read", 0.0, 0.3)
+        fields = {"wait_timeout": 0.1, "fallback_limit": 0, "request_bound": bound}
+        assert await fleet.ask(guard, "its own", 1.0, **fields) == "its own"
+
+    virtually(main)

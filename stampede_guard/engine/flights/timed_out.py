@@ -36,9 +36,7 @@ async def wait_on(runtime: Runtime, plan: Plan, flight: Flight, passenger: Passe
             return future.result()
         passenger.instead = "timeout"
         resort = last_resort(
-            # Also while its value is being published. A fallback would run its call a second time. With `single`, it
-            # would store the same value under a newer token, and so undo an invalidation that came between.
-            computes_itself=flight.computing and flight.computation.leader == passenger.number,
+            computes_itself=_computes_itself(flight, passenger),
             bound=passenger.bound,
             has_stale=passenger.stale is not None,
             fallback_limit=0 if flight.bypassed else policy.fallback_limit,
@@ -52,15 +50,7 @@ async def wait_on(runtime: Runtime, plan: Plan, flight: Flight, passenger: Passe
                 passenger.instead = "stale"
                 return plan.codec.decode(passenger.stale.body)
             case "try_fallback":
-                fallback = FallbackRun(runtime, plan, flight, passenger)
-                served = False
-                try:
-                    value, served = await fallback.attempt(future)
-                finally:
-                    if runtime.hooks:
-                        outcome: events.FallbackOutcome
-                        outcome = "served" if served else "denied" if fallback.denied else "failed"
-                        runtime.hooks.tell(events.Fallback(plan.title, flight.name, outcome))
+                fallback, value, served = await _attempt(runtime, plan, flight, passenger)
                 if served:
                     # The news of its own publication may have come first. The caller has computed all the same.
                     passenger.instead = "fallback" if fallback.computed or not future.done() else None
@@ -75,11 +65,37 @@ async def wait_on(runtime: Runtime, plan: Plan, flight: Flight, passenger: Passe
                 tried = "over"
                 patience = 0.0
             case "give_up":
-                if not flight.bypassed:
-                    return await _last_look(runtime, plan, flight, passenger)
-                raise too_long(plan)
+                found = NOTHING if flight.bypassed else await _last_look(runtime, plan, flight, passenger)
+                if found is not NOTHING:
+                    return found
+                # Its call may have begun to be computed meanwhile. To leave now would throw that away.
+                if not _computes_itself(flight, passenger):
+                    raise too_long(plan)
+                patience = 0.0
             case _:
                 assert_never(resort)
+
+
+async def _attempt(
+    runtime: Runtime, plan: Plan, flight: Flight, passenger: Passenger
+) -> tuple[FallbackRun, Any, bool]:
+    """A fallback that is over, its value, and whether it has one."""
+    fallback = FallbackRun(runtime, plan, flight, passenger)
+    served = False
+    try:
+        value, served = await fallback.attempt(passenger.future)
+        return fallback, value, served
+    finally:
+        if runtime.hooks:
+            outcome: events.FallbackOutcome
+            outcome = "served" if served else "denied" if fallback.denied else "failed"
+            runtime.hooks.tell(events.Fallback(plan.title, flight.name, outcome))
+
+
+def _computes_itself(flight: Flight, passenger: Passenger) -> bool:
+    # Also while its value is being published. A fallback would run its call a second time. With `single`, it would
+    # store the same value under a newer token, and so undo an invalidation that came between.
+    return flight.computing and flight.computation.leader == passenger.number
 
 
 async def _wait_for_fallback(
@@ -124,14 +140,17 @@ def _has_a_value(fallback: asyncio.Task[tuple[Any, bool]]) -> bool:
 
 
 async def _last_look(runtime: Runtime, plan: Plan, flight: Flight, passenger: Passenger) -> Any:
-    """Read the store once more: another process's fallback may have stored a value while this flight computes."""
+    """Read the store once more: another process's fallback may have stored a value while this flight computes.
+
+    `NOTHING` if there is no value, and the flight has none either.
+    """
     found = await _stored(runtime, plan, flight, passenger)
     if found is not NOTHING:
         return found
     if passenger.future.done():
         passenger.instead = None
         return passenger.future.result()
-    raise too_long(plan)
+    return NOTHING
 
 
 async def _stored(runtime: Runtime, plan: Plan, flight: Flight, passenger: Passenger) -> Any:
