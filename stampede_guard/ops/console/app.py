@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -16,7 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from stampede_guard import __version__
-from stampede_guard.errors import Misuse, PolicyError, StoreError
+from stampede_guard.errors import Misuse, PolicyError, StoreError, StoreUnavailable
 from stampede_guard.jobs.scheduler import Jobs
 from stampede_guard.leases.client import Leases
 from stampede_guard.ops.cli.secrets import without_secrets
@@ -33,7 +34,7 @@ from stampede_guard.ops.console.access import (
 from stampede_guard.ops.console.acting import act, form_of
 from stampede_guard.ops.console.fleet import Fleet
 from stampede_guard.ops.console.formsecret import FormSecrets
-from stampede_guard.ops.console.live import LiveAnswers, Streams
+from stampede_guard.ops.console.live import LastAnswers, LiveAnswers, Streams
 from stampede_guard.ops.console.openapi import document
 from stampede_guard.ops.console.pages import Page, rendered
 from stampede_guard.ops.console.screen import Action, ConsoleScreen, checked
@@ -53,8 +54,25 @@ LONGEST_QUERY = 16_000
 """Bytes: more than the longest parameters of a screen have together, in plain letters."""
 ASSETS = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
 Answer = Callable[[Request], Awaitable[Response]]
-Found = tuple[int, dict[str, Any] | None, str]
-"""The status, the data of a screen, and the trouble if there are none."""
+
+
+class Found(NamedTuple):
+    """The data of a screen, or the trouble. `read_at`: when the data were read, if the store is `away` now."""
+
+    status: int
+    data: dict[str, Any] | None
+    trouble: str = ""
+    away: bool = False
+    read_at: float = 0.0
+
+    def rendered(self, screen: ConsoleScreen, page: Page, *, frame: str = "") -> str:
+        """The page, or without a `frame` its parts. While the store is away, nothing can be done with old data."""
+        content = "trouble.html" if self.data is None else f"{screen.name}.html"
+        below = content
+        if self.read_at:
+            content, page = "away.html", dataclasses.replace(page, allowed=frozenset(), token="")
+        told = {"content": content, "below_it": below, "trouble": self.trouble, "read_at": self.read_at}
+        return rendered(frame or content, page, **told, **(self.data or {}))
 
 
 class ConsoleApp:
@@ -111,6 +129,7 @@ class ConsoleApp:
             raise Misuse(f"actions={sorted(unknown)}: the console has these actions: {known}")
         self._streams = Streams()
         self._live_data: LiveAnswers[Found] = LiveAnswers()
+        self._last: LastAnswers[dict[str, Any]] = LastAnswers()
         self._secrets = FormSecrets(fleet)
         self._app = Starlette(routes=list(self._routes()), exception_handlers={HTTPException: _http_error})
 
@@ -159,10 +178,8 @@ class ConsoleApp:
     async def _page(self, screen: ConsoleScreen, request: Request) -> Response:
         session = session_of_request(request) or new_session()
         page = await self._page_of(request, screen, session)
-        status, data, trouble = await self._data(screen, request)
-        template = "trouble.html" if data is None else f"{screen.name}.html"
-        text = rendered("page.html", page, content=template, trouble=trouble, **(data or {}))
-        response = HTMLResponse(text, status)
+        found = await self._known(screen, request)
+        response = HTMLResponse(found.rendered(screen, page, frame="page.html"), found.status)
         response.set_cookie(
             COOKIE,
             session,
@@ -174,8 +191,8 @@ class ConsoleApp:
         return response
 
     async def _json(self, screen: ConsoleScreen, request: Request) -> Response:
-        status, data, trouble = await self._data(screen, request)
-        return AsciiJson({"error": trouble} if data is None else data, status)
+        found = await self._data(screen, request)
+        return AsciiJson({"error": found.trouble} if found.data is None else found.data, found.status)
 
     async def _live(self, screen: ConsoleScreen, request: Request) -> Response:
         if self._streams.is_full or not screen.streams:
@@ -187,13 +204,8 @@ class ConsoleApp:
         shared = screen.name, page.here
 
         async def render() -> str:
-            _, data, trouble = await self._live_data.get(shared, partial(self._data, screen, request))
-            return rendered(
-                "trouble.html" if data is None else f"{screen.name}.html",
-                page,
-                trouble=trouble,
-                **(data or {}),
-            )
+            found = await self._live_data.get(shared, partial(self._known, screen, request))
+            return found.rendered(screen, page)
 
         return StreamingResponse(
             self._streams.follow(render),
@@ -255,14 +267,24 @@ class ConsoleApp:
         try:
             asked = checked(screen.parameters, dict(request.query_params))
         except Misuse as error:
-            return 400, None, str(error)
+            return Found(400, None, str(error))
         try:
-            return 200, await screen.data(self.fleet, asked), ""
+            return Found(200, await screen.data(self.fleet, asked))
         except Misuse as error:
             # The request is as the description of the API says. What it is about is not there.
-            return 404, None, str(error)
+            return Found(404, None, str(error))
         except StoreError as error:
-            return 503, None, self._told(error)
+            return Found(503, None, self._told(error), isinstance(error, StoreUnavailable))
+
+    async def _known(self, screen: ConsoleScreen, request: Request) -> Found:
+        """While the store is away, during a failover for example: what this page showed last, and when."""
+        page = screen.name, request.scope.get("query_string", b"")
+        found = await self._data(screen, request)
+        if found.data is not None:
+            self._last.keep(page, found.data)
+        elif found.away and (last := self._last.get(page)) is not None:
+            return found._replace(status=200, data=last[1], read_at=last[0])
+        return found
 
     def _told(self, error: StoreError) -> str:
         return f"{type(error).__name__}: {without_secrets(str(error), self.fleet.url)}"

@@ -1,4 +1,4 @@
-"""Server-sent events: a page's parts, rendered anew while the page is open."""
+"""Server-sent events: a page's parts, rendered anew while the page is open; and what a page showed last."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["MOST_SHARED", "MOST_STREAMS", "SHARED_SECONDS", "LiveAnswers", "Streams"]
+__all__ = [
+    "LAST_SECONDS",
+    "MOST_SHARED",
+    "MOST_STREAMS",
+    "SHARED_SECONDS",
+    "LastAnswers",
+    "LiveAnswers",
+    "Streams",
+]
 
 MOST_STREAMS = 32
 """At once, in one process. A page that gets none stays as it is, works, and asks again in half a minute."""
@@ -23,6 +31,8 @@ SHARED_SECONDS = 3.0
 """How old the data of an open page may be. Pages of jobs and leases cost their servers many commands."""
 MOST_SHARED = MOST_STREAMS
 """Pages, each with its query."""
+LAST_SECONDS = 3600.0
+"""How old the data may be that a page shows while the store is away."""
 
 Answer = TypeVar("Answer")
 
@@ -89,6 +99,28 @@ class LiveAnswers(Generic[Answer]):
         if not answer.done():
             return True
         return self._clock() - at < SHARED_SECONDS and not answer.cancelled() and answer.exception() is None
+
+
+class LastAnswers(Generic[Answer]):
+    """What pages showed last, for the time that the store is away. `clock`: seconds since 1970, as pages show it."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[Hashable, tuple[float, Answer]] = OrderedDict()
+
+    def keep(self, page: Hashable, answer: Answer) -> None:
+        self._kept[page] = self._clock(), answer
+        self._kept.move_to_end(page)
+        if len(self._kept) > MOST_SHARED:
+            self._kept.popitem(last=False)
+
+    def get(self, page: Hashable) -> tuple[float, Answer] | None:
+        """With the time when it was read."""
+        found = self._kept.get(page)
+        if found is not None and self._clock() - found[0] > LAST_SECONDS:
+            self._kept.pop(page, None)
+            return None
+        return found
 
 
 def _event(text: str) -> bytes:

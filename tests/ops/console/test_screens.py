@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bench.herd.valkey import ValkeyServer
 from stampede_guard import StampedeGuard
 from stampede_guard.ops.console.app import ASSETS
 from stampede_guard.ops.console.fleet import Fleet
@@ -304,6 +305,27 @@ async def test_without_the_store_there_is_an_honest_page(namespace: str) -> None
         # A form is shown on no page.
         token = await browser.token()
         assert (await browser.submit("mode", token=token, function="f", to="on")).status_code == 503
+
+
+async def test_while_the_store_is_away_a_page_shows_what_it_showed_last(
+    own_valkey: ValkeyServer, namespace: str
+) -> None:
+    guard = StampedeGuard.from_url(own_valkey.url, namespace=namespace)
+    async with a_browser(guard, actions=ACTIONS) as browser:
+        before = (await browser.see("/functions")).text
+        assert "Redis is away" not in before
+        own_valkey.kill()
+        away = await browser.see("/functions")
+        assert away.status_code == 200
+        assert re.search(r"Redis is away.*numbers of \d\d:\d\d:\d\d UTC", away.text, re.DOTALL)
+        assert re.search("<h1>Functions</h1>", away.text)
+        assert 'method="post"' not in away.text
+        # Another page has shown nothing before, and a program must not take old numbers for new ones.
+        assert (await browser.see("/functions", q="other")).status_code == 503
+        assert (await browser.see("/api/functions")).status_code == 503
+        own_valkey.start()
+        after = await browser.see("/functions")
+        assert (after.status_code, "Redis is away" in after.text) == (200, False)
 
 
 async def test_live_parts_are_sent_while_a_page_is_open(browser: Browser) -> None:
