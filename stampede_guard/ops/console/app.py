@@ -56,7 +56,7 @@ ASSETS = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg"
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-class Found(NamedTuple):
+class FoundData(NamedTuple):
     """The data of a screen, or the trouble. `read_at`: when the data were read, if the store is `away` now."""
 
     status: int
@@ -128,7 +128,7 @@ class ConsoleApp:
             known = ", ".join(sorted(self._actions)) or "none yet"
             raise Misuse(f"actions={sorted(unknown)}: the console has these actions: {known}")
         self._streams = Streams()
-        self._live_data: LiveAnswers[Found] = LiveAnswers()
+        self._live_data: LiveAnswers[FoundData] = LiveAnswers()
         self._last: LastAnswers[dict[str, Any]] = LastAnswers()
         self._secrets = FormSecrets(fleet)
         self._app = Starlette(routes=list(self._routes()), exception_handlers={HTTPException: _http_error})
@@ -263,20 +263,20 @@ class ConsoleApp:
 
     # --- what answers are made of ---------------------------------------------------------------
 
-    async def _data(self, screen: ConsoleScreen, request: Request) -> Found:
+    async def _data(self, screen: ConsoleScreen, request: Request) -> FoundData:
         try:
             asked = checked(screen.parameters, dict(request.query_params))
         except Misuse as error:
-            return Found(400, None, str(error))
+            return FoundData(400, None, str(error))
         try:
-            return Found(200, await screen.data(self.fleet, asked))
+            return FoundData(200, await screen.data(self.fleet, asked))
         except Misuse as error:
             # The request is as the description of the API says. What it is about is not there.
-            return Found(404, None, str(error))
+            return FoundData(404, None, str(error))
         except StoreError as error:
-            return Found(503, None, self._told(error), isinstance(error, StoreUnavailable))
+            return FoundData(503, None, self._told(error), isinstance(error, StoreUnavailable))
 
-    async def _known(self, screen: ConsoleScreen, request: Request) -> Found:
+    async def _known(self, screen: ConsoleScreen, request: Request) -> FoundData:
         """While the store is away, during a failover for example: what this page showed last, and when."""
         page = screen.name, request.scope.get("query_string", b"")
         found = await self._data(screen, request)
