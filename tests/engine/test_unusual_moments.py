@@ -15,7 +15,9 @@ from stampede_guard import StampedeGuard
 from stampede_guard.api.results import MISSING
 from stampede_guard.errors import StoreRefused, StoreUnavailable
 from stampede_guard.events import Event, Hook, Stored
+from stampede_guard.policy import Limits
 from stampede_guard.stores.memory import MemoryStore
+from stampede_guard.testing.faults.faulty import FaultyStore
 from tests.leases.simulation.loop import VirtualLoop
 
 KEY = "report:7"
@@ -306,5 +308,23 @@ def test_whose_call_begins_to_be_computed_during_its_last_look_at_the_store_wait
         delayed(session, "read", 0.0, 0.3)
         fields = {"wait_timeout": 0.1, "fallback_limit": 0, "request_bound": bound}
         assert await fleet.ask(guard, "its own", 1.0, **fields) == "its own"
+
+    virtually(main)
+
+
+def test_whoever_waits_for_a_turn_without_the_store_asks_the_store_as_soon_as_that_is_back() -> None:
+    async def main(fleet: Moments) -> None:
+        store = FaultyStore(clock=asyncio.get_running_loop().time)
+        guard = StampedeGuard(store, namespace="t", limits=Limits(max_local_computations=1))
+        fleet.made.append(guard)
+        store.fail()
+        takes_the_turn = fleet.ask(guard, "without the store", 20.0)
+        await fleet.until(1.0)
+        waits = asyncio.create_task(guard.get_or_compute("report:8", computes("with a lease", 0.1)))
+        await fleet.until(2.0)
+        store.recover()
+        assert await waits == "with a lease"
+        assert not takes_the_turn.done()
+        assert await takes_the_turn == "without the store"
 
     virtually(main)

@@ -71,6 +71,7 @@ class Computation:
         self._renewals: _Renewals | None = None
         self._passengers_changed: asyncio.Future[None] | None = None
         self._within_slot = False
+        self._was_away = False
         self._grant: Granted | None = None
 
     @property
@@ -129,15 +130,25 @@ class Computation:
     async def _run_alone(self) -> Result | on.Abandoned | on.LookAgain:
         if self._flight.bypassed or self._flight.plan.batched:
             return await self._run_bounded()
-        was_away = self._runtime.away_for(self._flight.name, self._flight.tags)
+        self._was_away = self._runtime.away_for(self._flight.name, self._flight.tags)
         try:
             async with self.turn_without_store():
-                if was_away and not self._runtime.away_for(self._flight.name, self._flight.tags):
+                if self._is_back:
                     return on.LookAgain(self._flight.passengers.aboard())
                 self.has_its_turn()
                 return await self._run_bounded()
         except Overloaded as error:
-            return Result(error=error)
+            return on.LookAgain(self._flight.passengers.aboard()) if self._is_back else Result(error=error)
+
+    @property
+    def _is_back(self) -> bool:
+        """Whether the store was away when this computation began to wait for its turn, and is not any more."""
+        return self._was_away and not self._runtime.away_for(self._flight.name, self._flight.tags)
+
+    def store_is_back(self) -> None:
+        """Wait no longer for a turn without the store: the turns may be taken for a long time."""
+        if self._is_back:
+            self._runtime.slots.let_pass(self)
 
     def has_its_turn(self) -> None:
         """The computation has its turn. Computations that it waits for from now on need no turn of their own."""

@@ -241,6 +241,7 @@ class Runtime(Invalidating):
             # Waiters ask again within a poll_interval. A lease that was lost in a restart is free.
             for flight in self.flights.values():
                 flight.computation.renew_now()
+                flight.computation.store_is_back()
             self._pending.apply()
 
     def not_kept(self, name: str, error: StoreRefused) -> None:
