@@ -106,6 +106,16 @@ class Judge:
             case _:
                 yield f"call {call.index} gets {error!r}"
 
+    def waited_for_a_turn(self, call: Call) -> bool:
+        """Its flight waits as long as the policy says, for all who join it."""
+        return any(
+            other.key == call.key
+            and other.guard == call.guard
+            and other.began <= call.began
+            and call.ended.time - other.began.time >= other.policy.wait_timeout - 1e-6
+            for other in self.journal.calls
+        )
+
     def unexplained(self, call: Call, closing: bool) -> Iterator[str]:
         """A time-out needs a reason: no fallback is allowed, or one was denied, failed or unanswered."""
         journal = self.journal
@@ -281,7 +291,8 @@ class Judge:
             ):
                 # A place that lasts longer than the asker's own is taken for one from before a step of the clock.
                 continue
-            if key.many and (key.uncacheable or case.most_of("fallback_limit", name)):
+            timed = key.fields["compute_timeout"] < 60.0
+            if key.many and (timed or key.uncacheable or case.most_of("fallback_limit", name)):
                 # A batch computes on for its other ids when the place of one has ended.
                 continue
             most = 1 + case.most_of("fallback_limit", name)

@@ -97,6 +97,7 @@ class UnsteadyStore(FaultyStore):
         fate = chance.random()
         if fate < weather.late:
             there, back = weather.rounded(chance.uniform(0.0, 3.0), chance), back + DEADLINE
+        may_pass = self.refusing != "all"
         lost = weather.late <= fate < weather.late + weather.lost
         unanswered = chance.random() < weather.unanswered
         refused = self.refusing == "all" or (
@@ -113,7 +114,7 @@ class UnsteadyStore(FaultyStore):
             if arrived.done():
                 return
             if refused:
-                error = StoreRefused("refused", may_pass=self.refusing != "all")
+                error = StoreRefused("refused", may_pass=may_pass)
                 self.journal.store_error(self.label, error)
                 arrived.set_exception(error)
             elif lost or unanswered:
