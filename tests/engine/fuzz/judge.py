@@ -73,16 +73,14 @@ class Judge:
             case asyncio.CancelledError() if self.case.actions[call.index].outcome == "cancelled":
                 return  # `single` cancels its own block
             case Overloaded():
-                if (
-                    not closing
-                    and call.policy.max_passengers > 2
-                    and waited < call.policy.wait_timeout - 1e-6
-                ):
+                if not closing and call.policy.max_passengers > 2 and not self.waited_for_a_turn(call):
                     yield f"call {call.index} is refused: {error}"
             case WaitTimeout():
                 if not closing and waited < call.policy.wait_timeout - 1e-6:
                     yield f"call {call.index} times out after {waited:.3f} s: {error}"
                 yield from self.unexplained(call, closing)
+            case ComputeTimeout() if call.group and not self.case.weather.is_kind:
+                return  # a batch that waits for its turn without the store has no more time
             case ComputeTimeout():
                 # A batch waits a moment for other ids before it begins, and its ids time out together.
                 gathers = 0.1 if call.group else 0.0
@@ -172,8 +170,8 @@ class Judge:
 
     def old_values(self, call: Call) -> Iterator[str]:
         made = self.journal.computations.get(call.made)
-        if made is None:
-            return
+        if made is None or (call.error is not None and len(call.group) > 1):
+            return  # of a batch that failed it is not known for which id
         if made.key != call.key:
             yield f"call {call.index} of {call.key} gets a value of {made.key}"
         away = self.journal.was_away(call.guard, call.began, call.ended)
@@ -185,6 +183,8 @@ class Judge:
                 continue  # They overlap, and the store decides which of them is newer.
             if change.kind == "invalidate_tag" and call.error is not None:
                 continue  # An error is remembered for `error_ttl`.
+            if call.error is not None and self.journal.was_away(made.guard, made.began, made.ended):
+                continue  # An error of what was computed without the store goes to all who wait for it.
             if self.counts(change, call, away=away or bypass):
                 yield (
                     f"call {call.index} of {call.guard} gets version {made.version} (#{made.number}) after "
@@ -319,7 +319,7 @@ class Judge:
         if not self.case.weather.is_kind or not self.case.calm:
             return
         for name in self.case.keys:
-            made = [each for each in self.with_the_store(name) if each.outcome != "exit"]
+            made = [each for each in self.with_the_store(name) if each.outcome not in ("exit", "cancelled")]
             entry = self.journal.entries[name]
             grants = {token for _, of, token in self.journal.grants if of == entry}
             if len(made) > len(grants):
