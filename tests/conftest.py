@@ -32,7 +32,7 @@ from tests.support.heap import Heap, collect
 from tests.support.order import dealt
 from tests.support.preloaded import Preloaded
 from tests.support.sendable import sendable
-from tests.support.traced import collecting, measured, without_children
+from tests.support.traced import Novelty, collecting, measured, without_children
 
 # A busy machine is no fault of what is tested.
 hypothesis.settings.register_profile(
@@ -44,6 +44,7 @@ _MACHINE: pytest.StashKey[Machine] = pytest.StashKey()
 _SHARED: pytest.StashKey[Path] = pytest.StashKey()
 _PRELOADED: pytest.StashKey[Preloaded] = pytest.StashKey()
 _HEAP: pytest.StashKey[Heap] = pytest.StashKey()
+_NOVELTY: pytest.StashKey[Novelty] = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     told: dict[str, Any] = getattr(config, "workerinput", {})
     if "shared" in told:
         config.stash[_MACHINE] = Machine(Path(told["shared"]))
+        config.stash[_NOVELTY] = Novelty()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -126,7 +128,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         if machine is not None:
             around.enter_context(machine.taken(alone=mark is not None))
         around.enter_context(without_children(item.nodeid))
-        around.enter_context(measured())
+        novelty = item.config.stash.get(_NOVELTY, None)
+        around.enter_context(novelty.measured(item.nodeid) if novelty is not None else measured())
         return (yield)
 
 

@@ -87,6 +87,43 @@ def test_the_tracer_stops_when_a_test_has_computed_for_a_while_and_the_next_one_
     assert done.stdout.strip() == missed
 
 
+RESTING = """
+import sys
+sys.path.insert(0, {root!r})
+import coverage
+from tests.support import traced
+
+tracer = coverage.Coverage(data_file=None, config_file=False, include=["*/traced_here.py"], branch=True)
+tracer.start()
+import traced_here
+worker = traced.Novelty()
+
+def played(path, function):
+    with worker.measured(path):
+        yes = sys.gettrace() is not None
+        function()
+    assert sys.gettrace() is not None
+    return "y" if yes else "n"
+
+print("".join(played(f"tests/one.py::test_it[{{i}}]", traced_here.again) for i in range(13)))
+print("".join(played(f"tests/one.py::test_it[late-{{i}}]", traced_here.late) for i in range(12)))
+print("".join(played(f"tests/one.py::test_other[{{i}}]", traced_here.again) for i in range(3)))
+print("".join(played(traced.WITH_CHILDREN[0] + "::test_it", traced_here.again) for _ in range(4)))
+tracer.stop()
+print(tracer.analysis2(traced_here.__file__)[3])
+"""
+
+
+def test_the_tracer_rests_while_the_cases_of_a_test_reach_nothing_new(tmp_path: Path) -> None:
+    """Which are half of `make test`. Tests that fork are measured always."""
+    (tmp_path / "traced_here.py").write_text(LINES)
+    done = run(RESTING.format(root=str(Path(__file__).parent.parent)), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    longer_and_longer = "y" + "yn" + "ynn" + "ynnnn" + "yn"
+    until_something_is_new = "nnnnnnn" + "y" + "yn" + "yn"
+    assert done.stdout.split() == [longer_and_longer, until_something_is_new, "yny", "yyyy", "[8]"]
+
+
 def test_most_processes_are_run_without_the_tracer_and_what_is_there_is_put_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

