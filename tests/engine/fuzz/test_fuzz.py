@@ -3,7 +3,7 @@
 Answers of the store, messages, time-outs, steps of computations, cancellations and invalidations come at any moment.
 Commands and their answers are lost, late or refused; the store goes away, guards are deaf or are closed. See
 `tests/engine/fuzz/judge.py` for the laws. `STAMPEDE_FUZZ_SEEDS`: how many seeds. More of them:
-`make soak SOAK_ARGS="--store engine --seconds 600"`.
+`make soak SOAK_ARGS="--store engine --seconds 600"`. Real threads: `python -m tests.engine.fuzz threads 0-999`.
 """
 
 from __future__ import annotations
