@@ -114,7 +114,7 @@ async def test_what_comes_after_the_commit_changes_nothing(
             await shop.write()
         await faulty(shop, run, what, stopping)
 
-    ending = await shop.run(body, **({"time_limit": 0.3} if what == "time_limit" else {}))
+    ending = await shop.run(body, **({"time_limit": 2.0} if what == "time_limit" else {}))
     await asyncio.gather(*stopping)
     assert (ending.outcome, ending.error, await shop.written()) == ("completed", "", 1)
     assert "completed, but an error followed" in caplog.text
@@ -124,7 +124,7 @@ async def test_what_comes_after_the_commit_changes_nothing(
     ("what", "outcome", "told"),
     [
         ("raises", "failed", "PermissionError: 401"),
-        ("time_limit", "failed", "TimeoutError: time_limit=0.3 s is over"),
+        ("time_limit", "failed", "TimeoutError: time_limit=2 s is over"),
         ("lease", "failed", "LeaseLost: "),
         ("stop", "abandoned", "the worker was stopped"),
     ],
@@ -139,7 +139,7 @@ async def test_what_comes_before_the_commit_leaves_nothing_written(
             await shop.write()
             await faulty(shop, run, what, stopping)
 
-    ending = await shop.run(body, **({"time_limit": 0.3} if what == "time_limit" else {}))
+    ending = await shop.run(body, **({"time_limit": 2.0} if what == "time_limit" else {}))
     await asyncio.gather(*stopping)
     assert (ending.outcome, await shop.written()) == (outcome, 0)
     assert ending.error.startswith(told)
