@@ -16,8 +16,8 @@ from tests.support.listener import PATIENCE
 from tests.support.proxy import FaultProxy
 from tests.support.sessions import LONG, Sessions, unavailable, warm
 
-DEADLINE = 0.5
-SLOW = b"\x00\xff" * 500_000
+DEADLINE = 1.0
+SLOW = b"\x00\xff" * 1_000_000
 """On the line of these tests, two deadlines long."""
 
 
