@@ -26,6 +26,7 @@ from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined, ours
 from tests.support.heap import collect
 from tests.support.inside import forget_plans, keep_plans_in, last_used_of, plan_of, plans_of, runtimes_of
+from tests.support.sessions import patient
 from tests.support.source import Counted
 
 
@@ -344,7 +345,7 @@ async def test_a_stored_value_that_cannot_be_decoded_is_a_miss_with_one_warning_
 async def test_damage_in_the_store_is_a_miss(
     valkey: redis.asyncio.Redis, valkey_url: str, namespace: str
 ) -> None:
-    async with Guards(valkey_url, namespace) as guards:
+    async with Guards(patient(valkey_url), namespace) as guards:
         guard, count = guards.guard(), Counted()
         name = guards.name("k", int)
         endless = b"SG1" + b"9" * 16 + b"%012d%012d" % (60_000, 0) + codec_for(int).encode(0)
@@ -443,7 +444,7 @@ async def test_a_store_that_all_workers_see_is_nothing_to_warn_of(
 ) -> None:
     monkeypatch.setenv("WEB_CONCURRENCY", "8")
     monkeypatch.setattr(workers, "_warned", set())
-    async with StampedeGuard.from_url(valkey_url, namespace=namespace) as guard:
+    async with StampedeGuard.from_url(patient(valkey_url), namespace=namespace) as guard:
         await guard.get_or_compute("k", Counted())
     assert caplog.records == []
 
@@ -616,7 +617,7 @@ def in_a_loop_of_its_own(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 
 def test_a_guard_made_before_any_event_loop_serves_several_in_turn(valkey_url: str, namespace: str) -> None:
-    guard, count = StampedeGuard.from_url(valkey_url, namespace=namespace), Counted()
+    guard, count = StampedeGuard.from_url(patient(valkey_url), namespace=namespace), Counted()
 
     async def main() -> int:
         async with guard:
@@ -640,7 +641,7 @@ def test_loops_that_end_without_closing_leave_nothing_behind_but_the_last() -> N
 
 
 async def test_two_event_loops_at_once_share_one_computation(valkey_url: str, namespace: str) -> None:
-    guard, gate = StampedeGuard.from_url(valkey_url, namespace=namespace), Gate()
+    guard, gate = StampedeGuard.from_url(patient(valkey_url), namespace=namespace), Gate()
 
     async def compute() -> str:
         await gate.hold()

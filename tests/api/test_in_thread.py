@@ -20,6 +20,7 @@ from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing import FakeClock
 from tests.support.inside import runtimes_of
 from tests.support.listener import PATIENCE
+from tests.support.sessions import patient
 
 
 @pytest.fixture(params=["memory", "valkey"])
@@ -220,8 +221,8 @@ def test_the_deadline_frees_the_lease_and_fails_those_who_wait() -> None:
 def test_a_long_computation_keeps_its_lease(valkey_url: str, namespace: str) -> None:
     """The thread computes, and the event loop of plain functions renews."""
     policy = Policy(ttl=300, lease_ttl=0.3, poll_interval=0.1, takeover_gap=0.1)
-    one = StampedeGuard.from_url(valkey_url, namespace=namespace, policy=policy)
-    other = StampedeGuard.from_url(valkey_url, namespace=namespace, policy=policy)
+    one = StampedeGuard.from_url(patient(valkey_url), namespace=namespace, policy=policy)
+    other = StampedeGuard.from_url(patient(valkey_url), namespace=namespace, policy=policy)
     renewals, (compute, held) = threading.Semaphore(0), holding(one)
     beside, never = holding(other)
     first, _ = in_thread(compute)

@@ -12,6 +12,7 @@ from stampede_guard.errors import StoreUnavailable
 from stampede_guard.stores.console.console import Console
 from tests.support.gate import until
 from tests.support.guards import Guards
+from tests.support.sessions import patient
 
 
 def cached(guard: StampedeGuard, calls: list[int]) -> Any:
@@ -102,7 +103,7 @@ async def test_a_tenant_has_the_switches_of_its_outer_guard() -> None:
 
 
 async def test_the_console_shows_who_switched(valkey_url: str, namespace: str) -> None:
-    async with StampedeGuard.from_url(valkey_url, namespace=namespace) as guard:
+    async with StampedeGuard.from_url(patient(valkey_url), namespace=namespace) as guard:
         await guard.switch_mode("shop.quality", "bypass", by="the release of today")
         async with await Console.open(guard.engine.store.servers) as servers:
             (line,) = await servers.happened(namespace)

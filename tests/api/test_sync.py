@@ -33,6 +33,7 @@ from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import soon, until
 from tests.support.inside import runtimes_of
 from tests.support.listener import PATIENCE
+from tests.support.sessions import patient
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -127,7 +128,7 @@ def test_threads_that_call_a_plain_function_at_once_share_one_computation(
 def test_a_plain_function_and_a_coroutine_function_of_two_event_loops_share_one_lease(
     valkey_url: str, namespace: str, pool: ThreadPoolExecutor
 ) -> None:
-    guard, other = (StampedeGuard.from_url(valkey_url, namespace=namespace) for _ in range(2))
+    guard, other = (StampedeGuard.from_url(patient(valkey_url), namespace=namespace) for _ in range(2))
     door, computed = Door(), []
 
     @guard.locked_cache(ttl=300, name="one")

@@ -26,6 +26,7 @@ from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing.faults.faulty import FaultyStore
 from tests.support.clock import Clock
 from tests.support.gate import Gate, until
+from tests.support.sessions import patient
 
 PATIENCE = 60.0
 
@@ -183,8 +184,8 @@ class TestInfo:
     async def test_a_value_computed_beside_a_slow_process_is_a_fallback(
         self, how: str, valkey_url: str, namespace: str
     ) -> None:
-        guard = StampedeGuard.from_url(valkey_url, namespace=namespace, policy=Policy(ttl=60))
-        other = StampedeGuard.from_url(valkey_url, namespace=namespace)
+        guard = StampedeGuard.from_url(patient(valkey_url), namespace=namespace, policy=Policy(ttl=60))
+        other = StampedeGuard.from_url(patient(valkey_url), namespace=namespace)
         computed: list[str] = []
 
         def plain() -> str:

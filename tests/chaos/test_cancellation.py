@@ -20,6 +20,7 @@ import pytest
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.policy import Policy
 from stampede_guard.stores.memory import MemoryStore
+from tests.support.sessions import patient
 
 PATIENCE = 60.0
 
@@ -121,7 +122,7 @@ async def bench(store: str, url: str, namespace: str, **policy: Any) -> AsyncIte
         rules = Policy(**policy)
         if store == "memory":
             return StampedeGuard(shared, namespace=namespace, policy=rules)
-        return StampedeGuard.from_url(url, namespace=namespace, policy=rules)
+        return StampedeGuard.from_url(patient(url), namespace=namespace, policy=rules)
 
     async with guard() as mine, guard() as other:
         # Connected, so that the moments counted are those of a call and not those of a connection.

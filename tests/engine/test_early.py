@@ -16,6 +16,7 @@ from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.values.codec import codec_for
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
+from tests.support.sessions import patient
 
 TTL = 60.0
 LAST = 1 - 1e-12
@@ -186,7 +187,7 @@ async def test_over_many_expiries_each_value_is_refreshed_once_and_nobody_ever_w
         running -= 1
         return number
 
-    async with Guards(valkey_url, namespace) as guards:
+    async with Guards(patient(valkey_url), namespace) as guards:
         fleet = [guards.guard(ttl=2.0, early_beta=4.0) for _ in range(3)]
         assert await fleet[0].get_or_compute("k", compute) == 1
         monkeypatch.setattr(Flight, "join", counted)

@@ -27,6 +27,7 @@ from tests.support.gate import soon, until
 from tests.support.guards import Guards
 from tests.support.inside import fences_of, runtimes_of
 from tests.support.proxy import FaultProxy
+from tests.support.sessions import patient
 
 PLAN = Plan(title="t", policy=Policy(ttl=60, l1_ttl=10), codec=codec_for(int))
 
@@ -260,7 +261,7 @@ async def test_a_refresh_reaches_the_others_too(where: str, namespace: str) -> N
 async def test_in_this_process_an_invalidation_is_seen_at_once_by_other_event_loops(
     valkey_url: str, namespace: str
 ) -> None:
-    async with Guards(valkey_url, namespace) as guards:
+    async with Guards(patient(valkey_url), namespace) as guards:
         guard, source = guards.guard(), Source("before")
         expired, asked = threading.Event(), threading.Event()
         found: list[Any] = []
@@ -527,7 +528,7 @@ async def test_mutable_values_are_each_callers_own_and_immutable_ones_are_shared
 
 
 def test_a_plain_functions_hit_does_not_leave_its_thread(valkey_url: str, namespace: str) -> None:
-    guard, runs = StampedeGuard.from_url(valkey_url, namespace=namespace), []
+    guard, runs = StampedeGuard.from_url(patient(valkey_url), namespace=namespace), []
 
     @guard.locked_cache(ttl=300, l1_ttl=300)
     def f(number: int) -> int:

@@ -19,6 +19,7 @@ from stampede_guard.events import Compared, Event
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
 from tests.support.inside import comparisons_of, runtimes_of, shadow_tokens_of
+from tests.support.sessions import patient
 
 
 class Source:
@@ -400,7 +401,7 @@ async def test_a_function_of_many_ids_is_called_as_it_was_and_looked_at_id_by_id
 def test_a_plain_function_computes_in_its_callers_thread_also_in_shadow(
     valkey_url: str, namespace: str
 ) -> None:
-    with contextlib.closing(StampedeGuard.from_url(valkey_url, namespace=namespace)) as guard:
+    with contextlib.closing(StampedeGuard.from_url(patient(valkey_url), namespace=namespace)) as guard:
         guard.mode = "shadow"
 
         @guard.locked_cache(name="shop.plain")

@@ -12,6 +12,7 @@ from stampede_guard.policy import Policy
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing import FakeClock
 from tests.support.gate import Gate, soon, until
+from tests.support.sessions import patient
 
 KEY = "quality"
 
@@ -77,7 +78,9 @@ async def test_the_holder_and_the_waiter_tell_their_sides(clock: FakeClock) -> N
 
 async def test_a_value_too_large_for_the_message_is_found_after_it(valkey_url: str, namespace: str) -> None:
     policy = Policy(ttl=60, inline_bytes=0, poll_interval=60, lease_ttl=60)
-    one, other = (StampedeGuard.from_url(valkey_url, namespace=namespace, policy=policy) for _ in range(2))
+    one, other = (
+        StampedeGuard.from_url(patient(valkey_url), namespace=namespace, policy=policy) for _ in range(2)
+    )
     waiter, gate = Steps(other), Gate()
 
     async def compute() -> str:

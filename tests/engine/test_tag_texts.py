@@ -11,6 +11,7 @@ import pytest
 
 from stampede_guard import StampedeGuard
 from stampede_guard.errors import KeyPartError, Misuse
+from tests.support.sessions import patient
 
 
 class Colour(enum.Enum):
@@ -95,7 +96,7 @@ async def test_what_is_no_tag_cannot_be_invalidated(tag: Any) -> None:
 
 
 async def test_texts_from_outside_are_bounded_and_do_not_meet(valkey_url: str, namespace: str) -> None:
-    async with StampedeGuard.from_url(valkey_url, namespace=namespace) as guard:
+    async with StampedeGuard.from_url(patient(valkey_url), namespace=namespace) as guard:
         computed: list[str] = []
 
         @guard.locked_cache(tags=("user:{name}",))

@@ -13,6 +13,7 @@ from stampede_guard.errors import Misuse, WaitTimeout
 from tests.support.fixtures import guards_on
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
+from tests.support.sessions import patient
 from tests.support.source import KEY, TAGS, Source
 
 # On the cluster the tags of a test live on all nodes.
@@ -169,7 +170,7 @@ async def test_an_absent_id_with_tags_is_remembered_for_its_own_time(namespace: 
 
 
 async def test_plain_functions_have_tags_too(valkey_url: str, namespace: str) -> None:
-    guard = StampedeGuard.from_url(valkey_url, namespace=namespace)
+    guard = StampedeGuard.from_url(patient(valkey_url), namespace=namespace)
     number = 0
 
     @guard.locked_cache(tags=("project:{project}",))

@@ -51,6 +51,7 @@ from stampede_guard.stores.fleet.stream import NAMES_SECRET, PROCESS_BEGAN, from
 from stampede_guard.stores.fleet.telling import tell_operator
 from tests.support.gate import Gate, until
 from tests.support.guards import Guards
+from tests.support.sessions import patient
 
 # --- the sketch and the histogram ----------------------------------------------------------------
 
@@ -329,7 +330,7 @@ async def computed(project: int) -> int:
 async def test_a_fleet_publishes_while_somebody_watches(
     valkey_url: str, namespace: str, console: Console
 ) -> None:
-    async with Guards(valkey_url, namespace) as guards, session_at(valkey_url) as session:
+    async with Guards(patient(valkey_url), namespace) as guards, session_at(valkey_url) as session:
         fleet: list[StampedeGuard] = [guards.guard() for _ in range(3)]
         functions = [guard.locked_cache(ttl=300, name="shop.quality")(computed) for guard in fleet]
         for function in functions:
@@ -375,7 +376,7 @@ async def test_a_computation_that_begins_is_told_at_once_because_its_process_may
         await gate.hold()
         return 7
 
-    async with Guards(valkey_url, namespace) as guards, session_at(valkey_url) as session:
+    async with Guards(patient(valkey_url), namespace) as guards, session_at(valkey_url) as session:
         guard = guards.guard()
         await guard.get_or_compute("warm", functools.partial(computed, 7))
         async with Viewer(console, session, namespace) as watch:
@@ -393,7 +394,7 @@ async def test_a_computation_that_begins_is_told_at_once_because_its_process_may
 async def test_steps_of_herds_do_not_push_out_what_an_operator_did_nor_a_lost_lease(
     valkey_url: str, namespace: str, console: Console
 ) -> None:
-    async with Guards(valkey_url, namespace) as guards, session_at(valkey_url) as session:
+    async with Guards(patient(valkey_url), namespace) as guards, session_at(valkey_url) as session:
         guard = guards.guard()
         await guard.get_or_compute("warm", functools.partial(computed, 7))
         async with Viewer(console, session, namespace) as watch:

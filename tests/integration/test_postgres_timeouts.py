@@ -16,6 +16,7 @@ from bench.herd.postgres import PostgresServer
 from stampede_guard import ComputeTimeout
 from tests.support.gate import until
 from tests.support.guards import Guards
+from tests.support.sessions import patient
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0
@@ -44,7 +45,7 @@ async def pool(postgres: str) -> AsyncIterator[asyncpg.Pool]:
 
 @pytest.fixture
 async def guards(valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards(valkey_url, namespace) as guards:
+    async with Guards(patient(valkey_url), namespace) as guards:
         yield guards
 
 

@@ -12,7 +12,6 @@ from stampede_guard import Policy, StampedeGuard
 from stampede_guard.core.scripts import Granted
 from stampede_guard.stores.connections.wire import entry_keys
 from stampede_guard.stores.memory import MemoryStore
-from stampede_guard.stores.redis import RedisStore
 from stampede_guard.stores.settings import DEADLINE
 from stampede_guard.values.codec import codec_for
 from tests.support.clock import Clock
@@ -57,10 +56,9 @@ class Guards:
         return guard
 
     def _on_server(self, given: Fields) -> StampedeGuard:
-        if self.deadline == DEADLINE:
-            return StampedeGuard.from_url(self.url, namespace=self.namespace, **given)
-        store = RedisStore.from_url(self.url, deadline=self.deadline)
-        return StampedeGuard(store, namespace=self.namespace, **given)
+        option = "" if self.deadline == DEADLINE else f"socket_timeout={self.deadline:g}"
+        url = f"{self.url}?{option}" if option else self.url
+        return StampedeGuard.from_url(url, namespace=self.namespace, **given)
 
     def name(self, key: str, type: Any = Any) -> str:
         """The entry's name in the store for a key given to `get_or_compute` or `single`."""

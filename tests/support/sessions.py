@@ -12,12 +12,17 @@ from stampede_guard.stores.redis import RedisSession, RedisStore
 from tests.support.asking import POLICY, grant, publish
 from tests.support.listener import PATIENCE, RecordingListener
 
-__all__ = ["LONG", "SHORT", "Sessions", "unavailable", "until_in_flight", "warm"]
+__all__ = ["LONG", "SHORT", "Sessions", "patient", "unavailable", "until_in_flight", "warm"]
 
 LONG = 15.0
 """A deadline in seconds that no busy machine reaches: for tests in which nothing should time out."""
 SHORT = 0.3
 """A deadline for tests in which something must."""
+
+
+def patient(url: str) -> str:
+    """The URL of a server that no test stops, with `LONG` as its deadline."""
+    return f"{url}?socket_timeout={LONG:g}"
 
 
 class Sessions:

@@ -12,6 +12,7 @@ from stampede_guard import StampedeGuard
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing import FakeClock, FaultyStore, assert_single_flight, default_guard_in_memory
 from tests.support.inside import store_of
+from tests.support.sessions import patient
 from tests.testing.test_plugin import PLUGIN, pytest_run
 
 NOBODY = "redis://127.0.0.1:1/0"
@@ -45,8 +46,8 @@ async def test_a_guard_of_a_url_is_covered_whenever_it_is_made(made_within: bool
 
 
 async def test_the_server_of_a_guard_keeps_its_values_and_gets_none(valkey_url: str, namespace: str) -> None:
-    guard = StampedeGuard.from_url(valkey_url, namespace=namespace)
-    twin = StampedeGuard.from_url(valkey_url, namespace=namespace)
+    guard = StampedeGuard.from_url(patient(valkey_url), namespace=namespace)
+    twin = StampedeGuard.from_url(patient(valkey_url), namespace=namespace)
     computed: list[str] = []
 
     async def report(text: str) -> str:

@@ -17,11 +17,12 @@ from tests.support.gate import until
 from tests.support.guards import Guards
 from tests.support.inside import watch_of
 from tests.support.listener import PATIENCE
+from tests.support.sessions import patient
 
 
 @pytest.fixture
 async def guards(valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards(valkey_url, namespace) as guards:
+    async with Guards(patient(valkey_url), namespace) as guards:
         yield guards
 
 

@@ -40,6 +40,7 @@ from stampede_guard.values.personal import is_personal
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
 from tests.support.inside import runtimes_of
+from tests.support.sessions import patient
 
 REQUEST = httpx.Request("GET", "https://api.example.com/v1/rows?token=s3cret-value&page=2")
 
@@ -889,7 +890,7 @@ def test_fields_with_secrets_travel_without_them() -> None:
 
 
 async def test_no_token_is_in_redis_after_a_failure(valkey_url: str, namespace: str) -> None:
-    async with StampedeGuard.from_url(valkey_url, namespace=namespace) as guard:
+    async with StampedeGuard.from_url(patient(valkey_url), namespace=namespace) as guard:
 
         @locked_cache(guard=guard, ttl=60)
         async def rows() -> Any:

@@ -25,6 +25,7 @@ from stampede_guard.values.codec import codec_for
 from stampede_guard.values.codec.likeness import difference
 from tests.support.gate import soon
 from tests.support.guards import joined
+from tests.support.sessions import patient
 
 
 class Colour(enum.Enum):
@@ -290,7 +291,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 async def test_another_process_gets_equal_values_of_equal_types(valkey_url: str, namespace: str) -> None:
-    async with StampedeGuard.from_url(valkey_url, namespace=namespace) as guard:
+    async with StampedeGuard.from_url(patient(valkey_url), namespace=namespace) as guard:
         for name, (annotation, value) in SEEDS.items():
 
             async def compute(value: Any = value) -> Any:

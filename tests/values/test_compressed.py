@@ -22,6 +22,7 @@ from stampede_guard.values.codec import Codec, codec_for
 from stampede_guard.values.codec.batched import ABSENT, ManyCodec
 from stampede_guard.values.codec.compressed import LARGEST, MARK, compressing, unpacked
 from tests.support.encryption import Rot
+from tests.support.sessions import patient
 
 ZSTD = Policy(compression="zstd", compression_min_bytes=100)
 
@@ -173,8 +174,8 @@ def test_another_compression_is_an_error_that_names_the_allowed_ones(given: Any)
 
 
 async def test_pods_with_and_without_the_option_serve_each_other(valkey_url: str, namespace: str) -> None:
-    old = StampedeGuard.from_url(valkey_url, namespace=namespace, encryption=Rot())
-    new = StampedeGuard.from_url(valkey_url, namespace=namespace, encryption=Rot(), policy=ZSTD)
+    old = StampedeGuard.from_url(patient(valkey_url), namespace=namespace, encryption=Rot())
+    new = StampedeGuard.from_url(patient(valkey_url), namespace=namespace, encryption=Rot(), policy=ZSTD)
     computed: list[str] = []
 
     def cached(guard: StampedeGuard) -> Any:

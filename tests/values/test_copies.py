@@ -19,6 +19,7 @@ from stampede_guard.policy import Policy
 from stampede_guard.values.codec import codec_for
 from stampede_guard.values.codec.copies import Copies, copier
 from stampede_guard.values.codec.likeness import difference
+from tests.support.sessions import patient
 
 CODEC = codec_for(Any)
 
@@ -109,7 +110,7 @@ def test_undecodable_bytes_are_undecodable_for_everybody() -> None:
 async def test_many_callers_of_one_moment_each_have_a_value_of_their_own(
     valkey_url: str, namespace: str
 ) -> None:
-    async with StampedeGuard.from_url(valkey_url, namespace=namespace) as guard:
+    async with StampedeGuard.from_url(patient(valkey_url), namespace=namespace) as guard:
 
         @locked_cache(guard=guard, ttl=60)
         async def rows(number: int) -> list[dict[str, Any]]:
@@ -124,7 +125,7 @@ async def test_many_callers_of_one_moment_each_have_a_value_of_their_own(
 
 
 async def test_no_value_is_kept_for_copying_after_its_moment(valkey_url: str, namespace: str) -> None:
-    async with StampedeGuard.from_url(valkey_url, namespace=namespace) as guard:
+    async with StampedeGuard.from_url(patient(valkey_url), namespace=namespace) as guard:
         plan = Plan("title", Policy(), CODEC)
 
         async def compute() -> list[int]:
@@ -142,7 +143,7 @@ async def test_no_value_is_kept_for_copying_after_its_moment(valkey_url: str, na
 async def test_who_asks_for_one_object_shares_it_with_all_readers_of_a_moment_but_the_first(
     valkey_url: str, namespace: str
 ) -> None:
-    guard = StampedeGuard.from_url(valkey_url, namespace=namespace)
+    guard = StampedeGuard.from_url(patient(valkey_url), namespace=namespace)
 
     @guard.locked_cache(ttl=60, share=True)
     async def shared(name: str) -> dict[str, int]:

@@ -24,6 +24,7 @@ from tests.support.asking import POLICY, fill
 from tests.support.encryption import Rot
 from tests.support.gate import Gate, until
 from tests.support.listener import PATIENCE, RecordingListener
+from tests.support.sessions import patient
 from tests.support.titles import titled
 
 
@@ -149,7 +150,9 @@ async def test_waiters_in_other_processes_are_woken_by_ciphertext(
         await gate.hold()
         return "the secret"
 
-    guards = [StampedeGuard.from_url(valkey_url, namespace=namespace, encryption=Rot()) for _ in range(2)]
+    guards = [
+        StampedeGuard.from_url(patient(valkey_url), namespace=namespace, encryption=Rot()) for _ in range(2)
+    ]
     async with guards[0], guards[1], valkey.pubsub() as listening:
         await listening.psubscribe("stampede_guard:inbox:*")
         first = asyncio.create_task(guards[0].get_or_compute("report", compute))
@@ -192,7 +195,9 @@ async def test_a_mutable_value_is_still_fresh_for_each_caller_of_one_moment(encr
 
 async def test_callers_of_one_moment_share_one_decryption(valkey_url: str, namespace: str) -> None:
     encryption = Rot()
-    async with StampedeGuard.from_url(valkey_url, namespace=namespace, encryption=encryption) as guard:
+    async with StampedeGuard.from_url(
+        patient(valkey_url), namespace=namespace, encryption=encryption
+    ) as guard:
         await guard.get_or_compute("report", secret)
         encryption.decrypted.clear()
         values = await asyncio.gather(*[guard.get_or_compute("report", other) for _ in range(20)])

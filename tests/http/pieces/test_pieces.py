@@ -19,6 +19,7 @@ from stampede_guard.http.pieces.reading import read_pieces
 from stampede_guard.http.pieces.writing import PieceWriter
 from stampede_guard.http.spec.ranges import ByteSpan
 from stampede_guard.stores.memory import MemoryStore
+from tests.support.sessions import patient
 
 BODY = bytes(range(256)) * 2
 WHOLE = ByteSpan(0, len(BODY) - 1)
@@ -150,7 +151,7 @@ async def test_the_readers_of_a_killed_writer_end_with_an_error(valkey_url: str,
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
-    async with StampedeGuard.from_url(valkey_url, namespace=namespace) as guard:
+    async with StampedeGuard.from_url(patient(valkey_url), namespace=namespace) as guard:
         assert await process.stdout.readline() == b"ready\n"
         assert await process.stdout.readline() == b"sent\n"
         readers = [reader_of(guard, PieceLayout("dead", 100, len(BODY))) for _ in range(3)]

@@ -18,6 +18,7 @@ from tests.integration.fastapi.cases import CASES, Case, answer, app_of, client_
 from tests.integration.fastapi.models import SECRET
 from tests.support.gate import Gate, soon
 from tests.support.guards import joined
+from tests.support.sessions import patient
 
 Answer = tuple[int, str]
 _UNORDERED = (
@@ -110,12 +111,12 @@ def namespace() -> str:
 @pytest.fixture(scope="module")
 def played(valkey_url: str, namespace: str) -> Played:
     async def play() -> Played:
-        found = await _Play(valkey_url, namespace, installed=True)()
+        found = await _Play(patient(valkey_url), namespace, installed=True)()
         # Not `-m`: pydantic gives a generic class the module that made it, and that must not be `__main__`.
         source = (
             "import asyncio, sys, tests.integration.fastapi.cases as c; asyncio.run(c.main(*sys.argv[1:]))"
         )
-        program = (sys.executable, "-c", source, valkey_url, namespace)
+        program = (sys.executable, "-c", source, patient(valkey_url), namespace)
         root = Path(__file__).parents[3]
         process = await asyncio.create_subprocess_exec(*program, cwd=root, stdout=asyncio.subprocess.PIPE)
         out, _ = await process.communicate()

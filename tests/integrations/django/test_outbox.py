@@ -15,6 +15,7 @@ import pytest
 
 from bench.herd.valkey import ValkeyServer
 from stampede_guard import StampedeGuard
+from tests.support.sessions import patient
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -69,7 +70,7 @@ def shop(postgres_url: str, valkey_url: str, namespace: str) -> Site:
 @pytest.fixture
 def computed(valkey_url: str, namespace: str) -> Iterator[Callable[[], int]]:
     """How often a value of shelf 1 was computed until now."""
-    guard, calls = StampedeGuard.from_url(valkey_url, namespace=namespace), []
+    guard, calls = StampedeGuard.from_url(patient(valkey_url), namespace=namespace), []
 
     @guard.locked_cache(ttl=600, tags=("shelf:1",))
     def value() -> int:

@@ -10,6 +10,7 @@ from a2wsgi import WSGIMiddleware
 from flask import Flask, Response, make_response
 
 from stampede_guard import StampedeGuard, StampedeMiddleware
+from tests.support.sessions import patient
 
 PATIENCE = 60.0
 
@@ -36,7 +37,7 @@ async def test_the_middleware_lets_one_request_through_to_flask(valkey_url: str,
         response.set_cookie("seen", "1")
         return response
 
-    async with StampedeGuard.from_url(valkey_url, namespace=namespace) as guard:
+    async with StampedeGuard.from_url(patient(valkey_url), namespace=namespace) as guard:
         asgi = StampedeMiddleware(WSGIMiddleware(app, workers=8), guard=guard)
         transport = httpx.ASGITransport(app=asgi)  # type: ignore[arg-type]
         async with (

@@ -18,6 +18,7 @@ from stampede_guard.errors import KeyPartError, UnsupportedValue
 from tests.chaos.journal import Journal
 from tests.integrations.graphql.shop import shop
 from tests.support import gunicorn
+from tests.support.sessions import patient
 
 ROOT = Path(__file__).resolve().parents[3]
 BURST = 24
@@ -51,7 +52,7 @@ async def test_a_herd_of_queries_computes_each_field_once(valkey_url: str, names
         computed[what] += 1
         await asyncio.sleep(0)
 
-    guards = [StampedeGuard.from_url(valkey_url, namespace=namespace) for _ in range(2)]
+    guards = [StampedeGuard.from_url(patient(valkey_url), namespace=namespace) for _ in range(2)]
     clients = [
         httpx.AsyncClient(transport=httpx.ASGITransport(shop(guard, compute)), base_url="http://shop")
         for guard in guards

@@ -13,6 +13,7 @@ from stampede_guard import StampedeGuard
 from stampede_guard.engine.tags.templates import tag_key
 from stampede_guard.integrations.sqlalchemy import invalidate_on_commit
 from tests.integrations.sqlalchemy.models import TAGS, Base
+from tests.support.sessions import patient
 
 
 class Watch:
@@ -56,7 +57,7 @@ def tables(engine: Engine) -> Engine:
 
 @pytest.fixture
 def guard(valkey_url: str, namespace: str) -> Iterator[StampedeGuard]:
-    guard = StampedeGuard.from_url(valkey_url, namespace=namespace)
+    guard = StampedeGuard.from_url(patient(valkey_url), namespace=namespace)
     yield guard
     guard.close()
 

@@ -11,13 +11,16 @@ from stampede_guard import StampedeGuard
 from stampede_guard.integrations.sqlalchemy import invalidate_on_commit
 from tests.integrations.sqlalchemy.models import Project
 from tests.support.gate import Gate, soon
+from tests.support.sessions import patient
 
 
 async def test_what_was_read_before_a_commit_is_served_to_nobody_who_asks_after_it(
     tables: Engine, valkey_url: str, namespace: str
 ) -> None:
     engine = create_async_engine(tables.url.set(drivername="postgresql+asyncpg"))
-    reader, writer, visitor = (StampedeGuard.from_url(valkey_url, namespace=namespace) for _ in range(3))
+    reader, writer, visitor = (
+        StampedeGuard.from_url(patient(valkey_url), namespace=namespace) for _ in range(3)
+    )
     plain, sessions = async_sessionmaker(engine), async_sessionmaker(engine)
     invalidate_on_commit(sessions, writer, {Project: ("project:{id}",)})
     gates = {False: Gate(), True: Gate()}

@@ -18,6 +18,7 @@ from stampede_guard import StampedeGuard
 from stampede_guard.ops.console.access import COOKIE, token_of
 from stampede_guard.ops.console.app import ConsoleApp
 from stampede_guard.ops.console.fleet import Fleet
+from tests.support.sessions import patient
 
 BASE = "http://console.test"
 ACTIONS = ("mode",)
@@ -57,7 +58,7 @@ def token_in(text: str) -> str:
 
 @pytest.fixture
 async def guard(valkey_url: str, namespace: str) -> AsyncIterator[StampedeGuard]:
-    async with StampedeGuard.from_url(valkey_url, namespace=namespace) as made:
+    async with StampedeGuard.from_url(patient(valkey_url), namespace=namespace) as made:
         yield made
 
 

@@ -17,6 +17,7 @@ from stampede_guard.ops.console.formsecret import GENERATION
 from stampede_guard.stores.connections.wire import modes_keys
 from stampede_guard.stores.console.console import Console
 from tests.ops.console.conftest import ACTIONS, Browser, a_browser, mounted
+from tests.support.sessions import patient
 
 REFUSED = 403
 FIELDS = {"function": "shop.quality", "to": "bypass", "for": "30m"}
@@ -30,7 +31,7 @@ async def switched(browser: Browser, token: str, **more: Any) -> int:
 async def other(guard: StampedeGuard, valkey_url: str) -> AsyncIterator[Browser]:
     """The same browser, whose requests reach another worker."""
     async with (
-        StampedeGuard.from_url(valkey_url, namespace=guard.namespace) as made,
+        StampedeGuard.from_url(patient(valkey_url), namespace=guard.namespace) as made,
         a_browser(made, actions=ACTIONS) as found,
     ):
         yield found
@@ -68,7 +69,7 @@ async def test_a_token_belongs_to_its_namespace(
     acting: Browser, guard: StampedeGuard, valkey_url: str
 ) -> None:
     async with (
-        StampedeGuard.from_url(valkey_url, namespace=f"{guard.namespace}-other") as made,
+        StampedeGuard.from_url(patient(valkey_url), namespace=f"{guard.namespace}-other") as made,
         a_browser(made, actions=ACTIONS) as elsewhere,
     ):
         elsewhere.cookies.update(acting.cookies)

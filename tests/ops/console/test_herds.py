@@ -23,6 +23,7 @@ from stampede_guard.policy import Policy
 from stampede_guard.stores.fleet.stream import Happening
 from tests.ops.console.conftest import Browser
 from tests.support.gate import Gate, until
+from tests.support.sessions import patient
 
 HOSTILE = '"><script>alert(1)</script>'
 
@@ -85,7 +86,9 @@ async def test_a_herd_of_a_fleet_is_a_row_a_figure_and_a_table(
     async with AsyncExitStack() as stack:
         # Only the message ends a wait: a poll might find the value first.
         policy = Policy(poll_interval=60, lease_ttl=60)
-        made = [StampedeGuard.from_url(valkey_url, namespace=namespace, policy=policy) for _ in range(3)]
+        made = [
+            StampedeGuard.from_url(patient(valkey_url), namespace=namespace, policy=policy) for _ in range(3)
+        ]
         fleet = [await stack.enter_async_context(guard) for guard in made]
         for guard in fleet:
             await guard.get_or_compute("warm", _value)

@@ -21,6 +21,7 @@ from stampede_guard.stores.console import console as consoles
 from stampede_guard.stores.fleet.stream import hashed
 from tests.ops.console.conftest import Browser, a_browser, by_name, mounted, token_in
 from tests.support.gate import soon
+from tests.support.sessions import patient
 
 ACTIONS = ("invalidate", "invalidate_tag", "invalidate_function")
 
@@ -256,7 +257,7 @@ async def test_a_search_looks_only_at_entries_of_the_function(guard: StampedeGua
 async def other_worker(guard: StampedeGuard, valkey_url: str, first: Browser) -> AsyncIterator[Browser]:
     """The same browser, whose requests reach a worker that has listed nothing."""
     async with (
-        StampedeGuard.from_url(valkey_url, namespace=guard.namespace) as made,
+        StampedeGuard.from_url(patient(valkey_url), namespace=guard.namespace) as made,
         a_browser(made, actions=ACTIONS) as found,
     ):
         found.cookies.update(first.cookies)

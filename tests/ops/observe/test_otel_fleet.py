@@ -20,6 +20,7 @@ from tests.ops.dashboards.test_files import ROOT
 from tests.ops.observe.test_otel import Traces
 from tests.ops.observe.tracing import outcome_of
 from tests.support.gate import soon
+from tests.support.sessions import patient
 from tests.support.twins import TRACE
 
 
@@ -35,7 +36,7 @@ async def test_a_waiting_request_is_linked_to_the_computation_in_another_process
     holder = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdin=PIPE, stdout=PIPE)
     assert holder.stdin is not None and holder.stdout is not None
     traces = Traces()
-    guard = StampedeGuard.from_url(valkey_url, namespace=namespace, hooks=(traces.hook,))
+    guard = StampedeGuard.from_url(patient(valkey_url), namespace=namespace, hooks=(traces.hook,))
 
     @guard.locked_cache(ttl=60, name="report", error_ttl=5)
     async def report(kind: str) -> str:
