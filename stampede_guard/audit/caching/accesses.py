@@ -392,9 +392,3 @@ def _helper_value(call: ast.Call, keys: tuple[ast.expr, ...]) -> ast.expr | None
         if not isinstance(arg, ast.Constant) or (isinstance(arg.value, bool) and arg is keys[-1])
     ]
     return ast.copy_location(ast.Tuple(elts=candidates, ctx=ast.Load()), call) if candidates else None
-
-
-def opens_a_file(read: Access) -> bool:
-    """`self.cache.read_data(name)`: a store of files that is named after its purpose."""
-    said = words(read.helper)
-    return said[:1] == ("read",) and said[-1] in ("data", "file", "text", "bytes", "content")

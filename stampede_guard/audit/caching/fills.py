@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from stampede_guard.audit.caching import locks
 from stampede_guard.audit.caching.accesses import Access, accesses
 from stampede_guard.audit.caching.flow import Flow
+from stampede_guard.audit.caching.judging.keyed import BY_KEY, asked_by_key
 from stampede_guard.audit.caching.judging.memos import is_memo
 from stampede_guard.audit.caching.judging.serving import is_served
 from stampede_guard.audit.caching.judging.sparing import spares
@@ -76,6 +77,7 @@ def _is_traced(module: Module, function: Function) -> bool:
 def _of_function(module: Module, function: Function) -> list[Fill]:
     seen = accesses_of(module, function)
     reads = [access for access in seen if access.what in ("read", "read-many", "exists")]
+    reads = reads or list(asked_by_key(function, seen))
     if not reads:
         return []
     writes = [
@@ -175,7 +177,9 @@ def _belong_together(module: Module, function: Function, read: Access, write: Ac
     if _gives_its_key(function, read, write):
         return True
     if bool(read.helper) != bool(write.helper):
-        if same_key(function, read.key, write.key) and is_cachy(last(read.receiver) or read.helper):
+        if same_key(function, read.key, write.key) and (
+            is_cachy(last(read.receiver) or read.helper) or read.topic == BY_KEY
+        ):
             return True
         return _half_by_a_helper(module, function, read, write)
     if read.helper:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from stampede_guard.audit.caching.accesses import Access, opens_a_file
-from stampede_guard.audit.caching.work import calls_work
+from stampede_guard.audit.caching.accesses import Access
+from stampede_guard.audit.caching.work import calls_work, opens_a_file
 from stampede_guard.audit.source.bound import bindings_of
 from stampede_guard.audit.source.branches import end_of, leaves, missing
 from stampede_guard.audit.source.comprehensions import material, sorts
@@ -36,7 +36,9 @@ class Flow:
         self.names = self._spread()
         # A read of another cache is not a computation: a local copy of the shared value is not a fill.
         self.since: tuple[int, int] | None = None
-        self.free = {other.call for other in reads if other.sure and not opens_a_file(other)} | {read.call}
+        self.free = {other.call for other in reads if other.sure and not opens_a_file(other.helper)} | {
+            read.call
+        }
         self.tested = self._tested()
         self.since = self._asked_at()
 

@@ -49,8 +49,13 @@ def kind(module: Module, node: ast.expr, function: Function | None) -> Kind:
 
 
 def lives_for_one_request(module: Module, node: ast.expr, function: Function | None) -> bool:
-    """`RequestCache("slugs")` of edx-django-utils: no other caller sees its entries."""
-    return "RequestCache" in module.source and bool(_OF_ONE_REQUEST.search(origin(module, node, function)))
+    """`RequestCache("slugs")` of edx-django-utils, `per_request_cache`: no other caller sees its entries."""
+    if "per_request" in last(path(node)).lower():
+        return True
+    named: bool | None = module.memo.get("request-cache")
+    if named is None:
+        named = module.memo["request-cache"] = "RequestCache" in module.source
+    return named and bool(_OF_ONE_REQUEST.search(origin(module, node, function)))
 
 
 def _kind(module: Module, node: ast.expr, function: Function | None) -> Kind:

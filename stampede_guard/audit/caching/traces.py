@@ -17,7 +17,7 @@ from typing import Literal
 
 from stampede_guard.audit.caching.accesses import METHODS, PLAIN_VERBS, helper_role, is_no_access
 from stampede_guard.audit.caching.receivers import MAYBE_WORDS, OTHER_WORDS
-from stampede_guard.audit.source.handed import HANDED
+from stampede_guard.audit.source.handed import HANDED, HANDING
 from stampede_guard.audit.source.words import CACHE_STEMS, is_cachy, words
 
 Role = Literal["read", "write"]
@@ -39,6 +39,8 @@ _CALLED_OF = re.compile(rb"(?:\([^()]*\)|\[[^\[\]]*\])*%b\.%b(\w+)%b\(" % (_GAP,
 _FROM = re.compile(rb"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)", re.MULTILINE)
 _ALIAS = re.compile(rb"(\w+)(?:[ \t]+as[ \t]+(\w+))?")
 _IN = re.compile(rb" in ([\w.]+)")
+# `db.get_json_key(redis_key)`
+_BY_KEY = re.compile(rb"\b(?:get|load|fetch|read|lookup|aget)\w*\(\s*\w*key\w*\s*[,)]")
 _CALLS = re.compile(rb"(\w+)%b\(" % _GAP)
 _DEF = re.compile(rb"^([ \t]*)(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 # Methods that sets, lists and files also have.
@@ -68,7 +70,7 @@ class Traces:
         self.writes = _sorted(
             _of_methods(data, _WRITE, "write"),
             _of_helpers(data, "write"),
-            _of_imported(data, self._imported),
+            self._elsewhere(0, len(data)),
             _of_handed(data, "write"),
         )
         self._written = {trace.of for trace in self.writes}
@@ -84,8 +86,26 @@ class Traces:
             _of_methods(self.data, _READ, "read", start, end),
             _of_helpers(self.data, "read", start, end),
             _of_membership(self.data, self._written, start, end),
-            _of_imported(self.data, self._imported, start, end),
-            _of_handed(self.data, "read", start, end),
+            self._elsewhere(start, end),
+            _between(self._handed, start, end),
+            _between(self._by_key, start, end),
+        )
+
+    def _elsewhere(self, start: int, end: int) -> list[Trace]:
+        return _between(self._of_cache_modules, start, end)
+
+    @cached_property
+    def _of_cache_modules(self) -> list[Trace]:
+        return _sorted(_of_imported(self.data, self._imported))
+
+    @cached_property
+    def _handed(self) -> list[Trace]:
+        return list(_of_handed(self.data, "read"))
+
+    @cached_property
+    def _by_key(self) -> list[Trace]:
+        return (
+            [Trace(found.start(), "read", "") for found in _BY_KEY.finditer(self.data)] if self.writes else []
         )
 
     @cached_property
@@ -257,17 +277,22 @@ def _imported(data: bytes) -> frozenset[bytes]:
     return frozenset(found)
 
 
-def _of_imported(
-    data: bytes, names: frozenset[bytes], start: int = 0, end: int = sys.maxsize
-) -> Iterator[Trace]:
+def _of_imported(data: bytes, names: frozenset[bytes]) -> Iterator[Trace]:
     for name in names:
-        for found in re.compile(rb"\b%b(?:\.\w+)?%b\(" % (re.escape(name), _GAP)).finditer(data, start, end):
+        for found in re.finditer(rb"\b%b(?:\.\w+)?%b\(" % (re.escape(name), _GAP), data):
             yield Trace(found.start(), "read", "")
 
 
-def _of_handed(data: bytes, role: Role, start: int = 0, end: int = sys.maxsize) -> Iterator[Trace]:
+def _between(traces: list[Trace], start: int, end: int) -> list[Trace]:
+    first = bisect_left(traces, start, key=lambda trace: trace.at)
+    return traces[first : bisect_left(traces, end, lo=first, key=lambda trace: trace.at)]
+
+
+def _of_handed(data: bytes, role: Role) -> Iterator[Trace]:
     """`to_thread(cache.get, key)`, `add_task(set_cached_user, user)`."""
-    for found in HANDED.finditer(data, start, end):
+    if not any(name in data for name in HANDING):
+        return
+    for found in HANDED.finditer(data):
         of, name = found[1].rstrip(b".").decode("utf-8", "replace"), found[2].decode("utf-8", "replace")
         if _role_of_handed(of, name) == role:
             yield Trace(found.start(2), role, "")

@@ -52,7 +52,8 @@ def _is_work(call: ast.Call) -> bool:
         return not _ENCODERS.search(dotted)
     if name == "all" and isinstance(call.func, ast.Attribute) and not call.args:
         return True  # `query.all()`
-    if not _RESHAPES.isdisjoint(words(name)):
+    said = words(name)
+    if not _RESHAPES.isdisjoint(said) or said[:1] == ("random",):
         return False
     if name in _SHAPES:
         return bool(_ASKS.search(dotted)) or (
@@ -64,3 +65,9 @@ def _is_work(call: ast.Call) -> bool:
 def _args_matter(call: ast.Call) -> bool:
     """A constructor without arguments may load something: `Settings()`, `Catalog()`."""
     return not call.args and not call.keywords
+
+
+def opens_a_file(helper: str) -> bool:
+    """`self.cache.read_data(name)`: a store of files that is named after its purpose."""
+    said = words(helper)
+    return said[:1] == ("read",) and said[-1] in ("data", "file", "text", "bytes", "content")

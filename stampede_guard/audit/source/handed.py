@@ -13,6 +13,7 @@ _BEFORE = {
     **dict.fromkeys(("run_in_executor",), 1),
 }
 _WRAPPERS = frozenset("sync_to_async async_to_sync asyncify to_async run_async".split())
+HANDING = tuple(name.encode() for name in (*_BEFORE, *_WRAPPERS))
 # Where such a call may be, in text: the name that it is given follows.
 HANDED = re.compile(
     rb"\b(?:(?:to_thread|run_in_threadpool|run_sync|add_task|submit|call_soon)\s*\(|run_in_executor\s*\([^,()]*(?:\([^()]*\))?,"

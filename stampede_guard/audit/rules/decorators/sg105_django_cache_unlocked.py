@@ -28,6 +28,9 @@ _FREE = frozenset(
         "django.utils.timezone.now",
     )
 )
+_OF_CONSTANTS = frozenset(
+    "_ gettext pgettext ngettext gettext_lazy dumps str format join reverse strip dict".split()
+)
 _GUARDED = "stampede_guard.integrations.django"
 """With the cache backend of this package, both compute once."""
 
@@ -39,6 +42,8 @@ def check(module: Module) -> Iterator[Violation]:
     for decoration in decorations(module):
         if decoration.tail == "cache_page":
             decorated.update(ast.walk(decoration.node))
+            if _is_static(decoration.function):
+                continue
             yield _hit(
                 decoration.node,
                 f"cache_page has no lock: concurrent misses of {decoration.function.name}() all render",
@@ -55,10 +60,19 @@ def check(module: Module) -> Iterator[Violation]:
             name in ("get_or_set", "aget_or_set")
             and _is_django(module, call, function)
             and _computes(module, call)
+            and not (function is not None and function.name == name)  # it only passes the default on
         ):
             yield _hit(
                 call, f"{name} has no lock: callers that miss together all compute the default", function
             )
+
+
+def _is_static(function: Function) -> bool:
+    """A view of constants, perhaps translated: `HttpResponse("User-agent: *")`."""
+    return bool(function.calls) and all(
+        last(path(call.func)) in _OF_CONSTANTS or last(path(call.func)).endswith("Response")
+        for call in function.calls
+    )
 
 
 def _hit(node: ast.AST, message: str, function: Function | None) -> Violation:
