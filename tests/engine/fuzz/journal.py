@@ -20,6 +20,8 @@ class Moment(NamedTuple):
     step: int
 
 
+LATELY = 1.0
+"""Seconds. A caller may join a flight that was not answered a moment ago."""
 NEVER = Moment(float("inf"), 2**62)
 
 
@@ -147,7 +149,7 @@ class Journal:
             return True
         return any(
             label == guard
-            and began <= moment <= ended
+            and began.time - LATELY <= moment.time <= ended.time
             and (getattr(error, "late", False) or not getattr(error, "may_pass", True))
             for moment, label, error in self.store_errors
         )
