@@ -103,7 +103,12 @@ class LargeBodies:
         for tasks in (self._tasks, self._writing):
             tasks.add(task)
             task.add_done_callback(tasks.discard)
-        await asyncio.wait({writer.first})
+        try:
+            await asyncio.wait({writer.first})
+        except BaseException:
+            # No client will read from it. A writer that waits for one would never end.
+            writer.own.leave()
+            raise
         # Its pieces are stored for its lifetime only, so it is never served stale, nor validated. If a full server does
         # not keep the first one, it is for its own client only.
         found = replace(draft, pieces=layout, keep=0.0, unstorable=not writer.first.result())

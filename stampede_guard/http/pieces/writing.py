@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from stampede_guard.engine.engine import NOTHING
+from stampede_guard.engine.engine import CURRENT, NOTHING
 from stampede_guard.engine.tasks import retrieve
 from stampede_guard.http.pieces.handover import Handover
 from stampede_guard.http.pieces.layout import PieceLayout
@@ -26,17 +26,24 @@ if TYPE_CHECKING:
     from stampede_guard.engine.engine import Engine
     from stampede_guard.engine.plan import Plan
 
-__all__ = ["PieceWriter"]
+__all__ = ["LEASE_SECONDS", "PieceWriter"]
 
+LEASE_SECONDS = 5.0
+"""If a lease takes longer, the store is overloaded, or the flight waits for a turn of the computations without it.
+The flight of the response may have that turn, and wait for the first piece.
+"""
 _TRIES = 5
 """A process of another version may look for a piece before its writer has begun it."""
 
 
 class _Turn:
-    """One piece on its way: `begun` when its lease is held, `bytes` when the application has made it."""
+    """One piece on its way: `begun` when its lease is held, `bytes` when the application has made it. `is_alone`: it
+    has no lease, because the store did not answer or refused.
+    """
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
+        self.is_alone = False
         self.bytes: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.flight: asyncio.Future[bytes] | None = None
 
@@ -73,7 +80,7 @@ class PieceWriter:
         if number < layout.total or buffer:
             raise PieceGone("the body is not as long as announced")
         if self._is_cut_off:
-            raise PieceGone("the store was away, and does not have all pieces")
+            raise PieceGone("the store does not have all pieces")
 
     def give_up(self) -> None:
         """The pieces that will not come are told to their waiters at once, in all processes."""
@@ -92,9 +99,8 @@ class PieceWriter:
         if self._is_cut_off or self._is_away(number):
             return await self._hand_over(number, piece)
         if number + 1 < self._layout.total and not await self._begin(number + 1):
-            if self._is_away(number + 1):
-                return await self._hand_over(number, piece)
-            raise PieceGone(f"piece {number + 1} is written by somebody else")
+            # The store is away, refuses or is slow, or somebody else writes that piece.
+            return await self._hand_over(number, piece)
         turn = self._turns[number]
         self.own.hold(number, piece)
         if not turn.bytes.done():
@@ -112,8 +118,8 @@ class PieceWriter:
             await self.own.taken(number)
 
     async def _hand_over(self, number: int, piece: bytes) -> None:
-        """While the store is away: to its own client alone. Flights would need turns of the process's few computations
-        without the store, and what they make would be stored nowhere.
+        """Without a lease for each piece: to its own client alone. Flights would need turns of the process's few
+        computations without the store, and what they make would be stored nowhere.
         """
         self._is_cut_off = True
         self.own.hold(number, piece)
@@ -122,7 +128,7 @@ class PieceWriter:
             turn.bytes.set_result(piece)
         self._end_turns()
         if self.own.needed is None:
-            raise PieceGone("the store is away, and the client has left")
+            raise PieceGone("the store does not take all pieces, and the client has left")
         await self.own.taken(number)
 
     def _is_away(self, number: int) -> bool:
@@ -142,17 +148,24 @@ class PieceWriter:
             flight = self._take_off(number, turn)
             begun: asyncio.Future[Any] = asyncio.ensure_future(turn.begun.wait())
             try:
-                await asyncio.wait({flight, begun}, return_when=asyncio.FIRST_COMPLETED)
+                both = {flight, begun}
+                await asyncio.wait(both, timeout=LEASE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 begun.cancel()
-            if turn.begun.is_set():
+            if turn.begun.is_set() and not turn.is_alone:
                 return True
+            if not flight.done():
+                turn.bytes.set_result(NOT_COMING)
+                flight.cancel()
+                return False
             if flight.exception() is not None or flight.result() != NOT_COMING:
                 return False
         return False
 
     def _take_off(self, number: int, turn: _Turn) -> asyncio.Future[bytes]:
         async def run() -> bytes:
+            current = CURRENT.get()
+            turn.is_alone = current is not None and current.computation.is_alone
             turn.begun.set()
             return await turn.bytes
 

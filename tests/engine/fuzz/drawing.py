@@ -13,7 +13,7 @@ from tests.engine.fuzz.themes import themed
 __all__ = ["drawn"]
 
 
-def _weather(chance: Random, guards: tuple[str, ...], length: float) -> Weather:
+def drawn_weather(chance: Random, guards: tuple[str, ...], length: float) -> Weather:
     grid = chance.choice((0.0, 0.0, 0.05, 0.1))
     usual = chance.choice((0.0, 0.01, 0.05))
     kind = chance.choice(("quick", "slow", "slow", "lossy", "stormy"))
@@ -76,7 +76,7 @@ def _usual(seed: int) -> Case:
     chance = Random(seed)
     guards = ("A", "B", "C")[: chance.choice((1, 2, 2, 3))]
     length = chance.choice((0.5, 2.0, 6.0))
-    weather = _weather(chance, guards, length)
+    weather = drawn_weather(chance, guards, length)
     theme = chance.choice(("any", "any", "any", "tags", "impatient", "outdating"))
     keys: dict[str, Key] = {}
     for name in ("k", "l")[: chance.choice((1, 1, 2))]:
