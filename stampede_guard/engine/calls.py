@@ -4,6 +4,10 @@ A call makes the key at once. The computation may begin much later: after a read
 in a thread. By then, the caller may have changed its arguments (`filters["page"] += 1`). So a call that leads to a
 computation copies them before it gives up control, and checks that the copies make the same key. A hit copies nothing.
 
+The function may change what it gets: it appends to a list, or loads a deferred column of a row. So each computation
+gets copies of the call's copies. Otherwise the key would not fit any more when it is made again. And a second
+computation of the same call would begin with what the first one has loaded.
+
 Some arguments cannot be copied: `self`, an object with a `__cache_key__`, a request given to `key=`. For them, the
 guard makes the key again when the computation has ended. If the key has changed, the guard cannot know which key the
 value belongs to. It stores nothing, and only the caller that made this call gets the value. All others ask again.
@@ -38,7 +42,7 @@ class Call:
     """With given arguments, `start` makes the computation, and `keys` make the key in the current context."""
 
     __slots__ = (
-        "_args", "_key", "_keys", "_kwargs", "_live", "_plan", "_start", "_variables", "answered", "value",
+        "_args", "_copied", "_key", "_keys", "_kwargs", "_live", "_plan", "_start", "_variables", "answered", "value",
     )  # fmt: skip
 
     def __init__(
@@ -59,12 +63,16 @@ class Call:
         self._args = args
         self._kwargs = kwargs
         self._key = key
+        self._copied = False
         self._live = False
         self._variables: Variables | None = None
 
     def __call__(self) -> Awaitable[Any]:
-        self._keys.fitted.note(self._args, self._kwargs)
-        started = self._start(self._args, self._kwargs)
+        args, kwargs = self._args, self._kwargs
+        self._keys.fitted.note(args, kwargs)
+        if self._copied:
+            args, kwargs = self._keys.copies(args, kwargs)
+        started = self._start(args, kwargs)
         return self._and_look_again(started) if self._live else started()
 
     async def _and_look_again(self, run: Run) -> Any:
@@ -96,7 +104,7 @@ class Call:
                 # Use the computation's context, so that the check covers the variables that it sees.
                 if self._plan.clean_context(variables).run(self._keys.build, args, kwargs) == self._key:
                     self._args, self._kwargs, self._live = args, kwargs, copying.live
-                    self._variables = variables
+                    self._variables, self._copied = variables, True
                     return variables
         if not self.unchanged():
             raise ArgumentsChanged

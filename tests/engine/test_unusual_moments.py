@@ -328,3 +328,29 @@ def test_whoever_waits_for_a_turn_without_the_store_asks_the_store_as_soon_as_th
         assert await takes_the_turn == "without the store"
 
     virtually(main)
+
+
+def test_a_second_computation_of_a_call_begins_with_the_arguments_of_the_call() -> None:
+    async def main(fleet: Moments) -> None:
+        seen: list[list[str]] = []
+
+        async def load(filters: dict[str, int]) -> str:
+            seen.append(sorted(filters))
+            filters["limit"] = 10
+            await asyncio.sleep(20)
+            return "value"
+
+        # 1. The lease of the first process lapses. 2. Until then, the caller in the second one has begun a fallback. 3.
+        # Its flight gets the lease, and computes the same call.
+        holder, guard = fleet.guard(), fleet.guard()
+        delayed(holder.engine.runtime().session, "renew", 3600)
+        fields: dict[str, Any] = {"ttl": 60, "wait_timeout": 1, "fallback_timeout": 60}
+        first, second = (
+            asyncio.create_task(made.locked_cache(name="load", **fields)(load)({"page": 1}))
+            for made in (holder, guard)
+        )
+        assert await second == "value"
+        await first
+        assert seen == [["page"]] * 3
+
+    virtually(main)

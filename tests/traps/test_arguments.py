@@ -263,6 +263,33 @@ async def test_a_function_that_changes_its_own_argument_changes_nobody_elses(mem
     assert await load({"page": 1}) == ["limit", "page"]
 
 
+@pytest.mark.parametrize("batched", [False, True])
+async def test_a_function_that_changes_its_own_argument_is_cached_beside_an_object_that_cannot_be_copied(
+    memory: Guards, batched: bool
+) -> None:
+    guard, calls = memory.guard(), []
+
+    def work(filters: dict[str, int]) -> list[str]:
+        filters.setdefault("limit", 10)
+        calls.append(1)
+        return sorted(filters)
+
+    @guard.locked_cache(ttl=300)
+    async def one(keyed: Keyed, filters: dict[str, int]) -> list[str]:
+        return work(filters)
+
+    @guard.cached_many(ttl=300, max_ids=1)
+    async def many(ids: list[int], keyed: Keyed, filters: dict[str, int]) -> dict[int, list[str]]:
+        return dict.fromkeys(ids, work(filters))
+
+    async def load() -> Any:
+        return await (many([1, 2], Keyed(), {"page": 1}) if batched else one(Keyed(), {"page": 1}))
+
+    for _ in range(2):
+        assert await load() == ({id: ["limit", "page"] for id in (1, 2)} if batched else ["limit", "page"])
+    assert len(calls) == (2 if batched else 1)
+
+
 async def test_a_default_that_can_be_changed_is_taken_like_any_argument(memory: Guards) -> None:
     guard, default, calls = memory.guard(), {"page": 1}, []
 

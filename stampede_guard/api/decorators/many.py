@@ -32,7 +32,7 @@ from stampede_guard.engine.tasks import contained, outcome_of
 from stampede_guard.errors import Misuse, PolicyError, StoreError
 from stampede_guard.options import takes_options
 from stampede_guard.policy import Mode, Policy, check_fields
-from stampede_guard.values.arguments.captured import IMMUTABLE, Copying
+from stampede_guard.values.arguments.captured import IMMUTABLE
 from stampede_guard.values.codec import Codec, settled
 from stampede_guard.values.codec.batched import ABSENT, ManyCodec, checked
 
@@ -217,8 +217,7 @@ class ManyFace(Face[..., Any]):
                 run() if mode == "off" else self._shadow(guard, args, kwargs, ids, run)
             )
             return result
-        copying = Copying(objects=not self._keys.replaced)
-        args, kwargs = self._keys.copied(copying, *self._placed(args, kwargs, ()))
+        args, kwargs = self._keys.copies(*self._placed(args, kwargs, ()))
         found: dict[Any, Any] = {}
         for each, those in self._by_mode(guard, mode, args, kwargs, ids).items():
             call = _ManyCall(self, guard, each, given, args, kwargs)
@@ -349,7 +348,8 @@ class _ManyCall:
         return tagged(compute, face._tags(self._engine, *face._placed(self.args, self.kwargs, id)))
 
     async def _start(self, ids: list[Any]) -> Any:
-        args, kwargs = self._face._placed(self.args, self.kwargs, like(self.given, ids))
+        args, kwargs = self._face._keys.copies(self.args, self.kwargs)  # the function may change them
+        args, kwargs = self._face._placed(args, kwargs, like(self.given, ids))
         for id in {type(id): id for id in ids}.values():
             self._face._keys.fitted.note(*self._face._placed(self.args, self.kwargs, id))
         result = await self._face._start(args, kwargs)()

@@ -252,6 +252,9 @@ class KeyBuilder:
                     copying.live = True
         return tuple(own), named
 
+    def copies(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return self.copied(Copying(objects=not self.replaced), args, kwargs)
+
     def _part(self, label: str, value: Any) -> str:
         if label in self._hashed:
             return self._hash(label, value)

@@ -166,6 +166,28 @@ def test_a_function_that_loads_a_deferred_column_is_cached_by_the_columns_of_the
     assert calls == [True, True, False], "a complete row has a key of its own"
 
 
+class Service:
+    """It cannot be copied: it is looked at again after each computation."""
+
+    def __cache_key__(self) -> str:
+        return "service"
+
+
+def test_a_deferred_column_may_be_loaded_beside_an_object_that_cannot_be_copied(site: Any) -> None:
+    from tests.integrations.django.shop.models import Chair
+
+    calls = []
+
+    @locked_cache(ttl=60, name="shop.legs_of")
+    def legs(service: Service, chair: Any) -> int:
+        calls.append(chair.name)
+        return int(chair.legs)
+
+    Chair.objects.create(name="chair", legs=3)
+    assert [legs(Service(), Chair.objects.only("name").get()) for _ in range(3)] == [3] * 3
+    assert calls == ["chair"]
+
+
 def test_a_row_whose_caller_changes_it_meanwhile_is_computed_as_it_was(site: Any) -> None:
     from tests.integrations.django.shop.models import Product
 
