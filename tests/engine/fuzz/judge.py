@@ -238,7 +238,7 @@ class Judge:
     def idle_waits(self, call: Call) -> Iterator[str]:
         """Nobody waits while nobody computes; but for a message, a poll, or a few answers of the store."""
         if self.case.keys[call.key].uncacheable and any(
-            each.key == call.key and each.outcome != "value" for each in self.journal.computations.values()
+            each.key == call.key and self.has_failed(each) for each in self.journal.computations.values()
         ):
             return  # a fallback that failed keeps its place for a time
         most = call.policy.poll_interval + 8 * self.trip + 2 * self.message + 0.1
@@ -260,6 +260,14 @@ class Judge:
             at = made.ended.time
         if call.ended.time - at > most:
             yield f"call {call.index} waits from {at - 1_000:.3f} to {call.ended.time - 1_000:.3f} for nothing"
+
+    def has_failed(self, made: Computation) -> bool:
+        """Also by its time. Not if only its caller has left."""
+        if made.outcome != "cancelled":
+            return made.outcome != "value"
+        seconds = made.ended.time - made.began.time + 1e-3
+        shortest = min(self.case.least_of(each, made.key) for each in ("fallback_timeout", "compute_timeout"))
+        return seconds >= shortest or self.case.actions[made.call].outcome == "cancelled"
 
     def denials(self) -> Iterator[str]:
         """Whoever is denied a fallback was denied it by the store, or another one runs in the process."""

@@ -53,6 +53,7 @@ MUTANTS = {
     ),
     "a flight does not hear of an invalidation": Mutant(Flight, "invalidated", lambda self: None, 399),
     "messages are believed": Mutant(flight, "believed", _believed, 159),
+    "a place is not given back": Mutant(FallbackRun, "_give_back", lambda self, flight_id: None, 5451),
     "a turn is not given back": Mutant(Slots, "give_back", lambda self: None, 0),
 }
 
