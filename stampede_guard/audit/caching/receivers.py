@@ -49,9 +49,7 @@ def kind(module: Module, node: ast.expr, function: Function | None) -> Kind:
 
 
 def lives_for_one_request(module: Module, node: ast.expr, function: Function | None) -> bool:
-    """`RequestCache("slugs")` of edx-django-utils, `per_request_cache`: no other caller sees its entries."""
-    if "per_request" in last(path(node)).lower():
-        return True
+    """`RequestCache("slugs")` of edx-django-utils: no other caller sees its entries."""
     named: bool | None = module.memo.get("request-cache")
     if named is None:
         named = module.memo["request-cache"] = "RequestCache" in module.source
