@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tests.engine.fuzz.shrinking import fuzz
+from tests.http.large.fuzz.judge import fuzz_large
 from tests.soak.conductor import soak
 from tests.soak.faults import STORES
 from tests.soak.memory import soak_in_memory
@@ -18,11 +19,14 @@ MEMORY = "memory"
 """One process, and several event loops: without `--mutant`."""
 ENGINE = "engine"
 """Seeds of `tests/engine/fuzz`, from the given one on, in virtual time: without `--mutant`."""
+LARGE = "large"
+"""The same with seeds of `tests/http/large/fuzz`."""
+FUZZES = {ENGINE: fuzz, LARGE: fuzz_large}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make soak SOAK_ARGS=...", description=__doc__)
-    parser.add_argument("--store", choices=[*STORES, MEMORY, ENGINE, "all"], default="all")
+    parser.add_argument("--store", choices=[*STORES, MEMORY, *FUZZES, "all"], default="all")
     parser.add_argument("--seconds", type=float, default=300.0, help="for each store")
     parser.add_argument("--seed", type=int, default=None, help="default: drawn, and printed")
     parser.add_argument(
@@ -32,13 +36,13 @@ def main() -> int:
     given = parser.parse_args()
     seed = random.randrange(10**6) if given.seed is None else given.seed
     wrong = 0
-    for store in [*STORES, MEMORY, ENGINE] if given.store == "all" else [given.store]:
+    for store in [*STORES, MEMORY, *FUZZES] if given.store == "all" else [given.store]:
         with tempfile.TemporaryDirectory(prefix="soak-") as made:
             folder = (given.keep / store) if given.keep else Path(made)
             folder.mkdir(parents=True, exist_ok=True)
             print(f"{store}, {given.seconds:.0f} s, seed {seed}", flush=True)
-            if store == ENGINE:
-                violations_of_seeds = fuzz(seed, seconds=given.seconds)
+            if store in FUZZES:
+                violations_of_seeds = FUZZES[store](seed, seconds=given.seconds)
                 print(*violations_of_seeds, sep="\n", flush=True)
                 wrong += len(violations_of_seeds)
                 continue

@@ -10,12 +10,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import time
 
-from tests.http.large.fuzz.drawing import MOST, Case
+from tests.http.large.fuzz.drawing import MOST, Case, drawn
 from tests.http.large.fuzz.scenario import Call, Fleet, Visitor, body_of, play
 
-__all__ = ["judged"]
+__all__ = ["fuzz_large", "judged"]
 
 
 def judged(case: Case) -> tuple[Fleet, list[str]]:
@@ -32,6 +34,17 @@ def judged(case: Case) -> tuple[Fleet, list[str]]:
             if len(gets) > 1 and case.answer(path, 0).announced:
                 wrong.append(f"calls {gets} for {path}, where one is enough")
     return fleet, wrong
+
+
+def fuzz_large(first: int, *, seconds: float) -> list[str]:
+    """The violations of as many seeds as fit into these seconds."""
+    found: list[str] = []
+    ends = time.monotonic() + seconds
+    for seed in itertools.count(first):
+        if time.monotonic() >= ends:
+            break
+        found += [f"seed {seed}: {wrong}" for wrong in judged(drawn(seed))[1]]
+    return found
 
 
 def _of(fleet: Fleet, visitor: Visitor) -> list[str]:

@@ -1,6 +1,6 @@
 """Large bodies keep their laws in every seed: see `judge.py` here. `STAMPEDE_LARGE_SEEDS`: how many seeds.
 
-More of them: `python -m tests.http.large.fuzz 0-9999`.
+More of them: `make soak SOAK_ARGS="--store large --seconds 600"`.
 """
 
 from __future__ import annotations
