@@ -19,6 +19,7 @@ from stampede_guard.api.results import MISSING
 from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.policy import Limits, Policy
 from stampede_guard.stores.memory import MemoryStore
+from stampede_guard.values.ownerrors import OWN_ERRORS
 from tests.engine.fuzz.batches import Batches
 from tests.engine.fuzz.case import Action, Case
 from tests.engine.fuzz.drawing import drawn
@@ -321,6 +322,8 @@ def play(case: Case | int) -> Fleet:
         stack.enter_context(
             mock.patch.object(sys, "unraisablehook", lambda told: unraisable.append(repr(told.exc_value)))
         )
+        # Of earlier tests: the event loop would sweep until they are over.
+        OWN_ERRORS.forget()
         fleet = Fleet(case, loop)
         loop.set_exception_handler(
             lambda _, context: fleet.journal.problems.append(f"the event loop reports {context}")

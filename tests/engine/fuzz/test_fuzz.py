@@ -9,9 +9,11 @@ Commands and their answers are lost, late or refused; the store goes away, guard
 from __future__ import annotations
 
 import os
+from unittest import mock
 
 import pytest
 
+from stampede_guard.values.ownerrors import OWN_ERRORS
 from tests.engine.fuzz.drawing import drawn
 from tests.engine.fuzz.mutants import MUTANTS, mutated
 from tests.engine.fuzz.scenario import play
@@ -19,6 +21,11 @@ from tests.engine.fuzz.shrinking import judged
 
 SEEDS = int(os.environ.get("STAMPEDE_FUZZ_SEEDS", "300"))
 PARTS = 4
+
+
+def test_errors_that_another_test_kept_do_not_count_as_left_by_a_fleet() -> None:
+    OWN_ERRORS.keep("another:k", "1", LookupError(), 3600, clock=lambda: 0.0, loop=mock.Mock())
+    assert judged(drawn(0))[1] == []
 
 
 @pytest.mark.parametrize("part", range(PARTS))
