@@ -354,3 +354,53 @@ def test_a_second_computation_of_a_call_begins_with_the_arguments_of_the_call() 
         assert seen == [["page"]] * 3
 
     virtually(main)
+
+
+class Outage:
+    """The store is away, the one turn without it is taken for 20 seconds, and the computation of `names` wait."""
+
+    def __init__(self, fleet: Moments, *names: str) -> None:
+        self.store = FaultyStore(clock=asyncio.get_running_loop().time)
+        self.guard = StampedeGuard(self.store, namespace="t", limits=Limits(max_local_computations=1))
+        fleet.made.append(self.guard)
+        self.most = self._run = 0
+        self.store.fail()
+        self.takes_the_turn = asyncio.create_task(self.guard.get_or_compute(KEY, self._taking(20.0)))
+        self.waiting = [
+            asyncio.create_task(self.guard.get_or_compute(name, self._taking(0.1))) for name in names
+        ]
+
+    def _taking(self, seconds: float) -> Callable[[], Awaitable[str]]:
+        async def compute() -> str:
+            self._run += 1
+            self.most = max(self.most, self._run)
+            await asyncio.sleep(seconds)
+            self._run -= 1
+            return "computed"
+
+        return compute
+
+
+def test_whoever_waits_for_a_turn_asks_the_store_as_soon_as_a_pending_invalidation_is_applied() -> None:
+    async def main(fleet: Moments) -> None:
+        outage = Outage(fleet, "report:8")
+        await fleet.until(1.0)
+        assert await outage.guard.invalidate("report:8") == "pending"
+        outage.store.recover()
+        assert await outage.waiting[0] == "computed"
+        assert not outage.takes_the_turn.done()
+        await outage.takes_the_turn
+
+    virtually(main)
+
+
+def test_a_store_that_is_back_for_a_moment_gives_nobody_a_turn() -> None:
+    async def main(fleet: Moments) -> None:
+        outage = Outage(fleet, *map(str, range(5)))
+        await fleet.until(1.0)
+        outage.store.recover()
+        outage.store.fail()
+        await asyncio.gather(outage.takes_the_turn, *outage.waiting)
+        assert outage.most == 1
+
+    virtually(main)

@@ -51,7 +51,8 @@ class _Waiting:
 
 
 class PendingInvalidations:
-    """The invalidations that one event loop applies. `applied(name, fence)` is called when the store has done one.
+    """The invalidations that one event loop applies. `applied(name, fence)` is called when the store has done one,
+    `settled()` when some of them wait no longer.
 
     `names`: the pending names that all event loops of the guard see.
     """
@@ -68,6 +69,7 @@ class PendingInvalidations:
         self.task: asyncio.Task[None] | None = None
         self._session = session
         self._applied = applied
+        self.settled: Callable[[], None] = lambda: None
         self._names = names if names is not None else Unsettled()
         self._health = health if health is not None else Health(Hooks())
         self._waiting: dict[str, _Waiting] = {}
@@ -179,7 +181,10 @@ class PendingInvalidations:
     async def _apply_all(self) -> None:
         pause = FIRST_PAUSE
         while names := self._next():
-            if all(await asyncio.gather(*map(self._apply_one, names))):
+            done = await asyncio.gather(*map(self._apply_one, names))
+            if any(done):
+                self.settled()
+            if all(done):
                 pause, self._told = FIRST_PAUSE, False
                 continue
             await asyncio.sleep(pause)

@@ -161,7 +161,10 @@ class Computation:
         most = self._runtime.limits.max_local_computations
         try:
             async with asyncio.timeout(seconds_to_wait("turn", policy)):
-                has_slot = not self._within_slot and await slots.take(self, most)
+                has_slot = False
+                # It passes without a slot because the store is back. Before it goes on, that may be away again.
+                while not (has_slot or self._within_slot or self._is_back):
+                    has_slot = await slots.take(self, most)
         except TimeoutError:
             text = f"{self._flight.plan.title}: the store is away and {most} computations run"
             raise Overloaded(f"{text} in this process already (max_local_computations)") from None

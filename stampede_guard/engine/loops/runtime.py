@@ -116,6 +116,7 @@ class Runtime(Invalidating):
         self._pending = PendingInvalidations(
             self.session, applied=self._invalidation_applied, names=self.unsettled, health=self.health
         )
+        self._pending.settled = self._settled
         self.read = self.session.read
         self.shadow = Shadow(self)
         self._namespace = namespace
@@ -241,8 +242,18 @@ class Runtime(Invalidating):
             # Waiters ask again within a poll_interval. A lease that was lost in a restart is free.
             for flight in self.flights.values():
                 flight.computation.renew_now()
-                flight.computation.store_is_back()
+            self.store_is_back()
             self._pending.apply()
+
+    def _settled(self) -> None:
+        """Until now, the store counted as away for these entries, in all event loops of this process."""
+        for runtime in self.unsettled.all():
+            runtime.order(lambda other: other.store_is_back())
+
+    def store_is_back(self) -> None:
+        """Perhaps not for all entries: whoever waits for a turn without the store looks."""
+        for flight in self.flights.values():
+            flight.computation.store_is_back()
 
     def not_kept(self, name: str, error: StoreRefused) -> None:
         title = next((flight.plan.title for flight in self.flights.of(name)), self._namespace)
