@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,9 @@ MOST = 10_000
 AT_ONCE = 200
 _HEAD = 16 * 1024
 """Bytes of a stored response in which the name of its pieces is searched: it has no body of its own."""
+
+_NONCE = re.compile(rb"(?=([0-9a-f]{32}))")
+"""At every place of a body. To search for each nonce by itself would take minutes for thousands of them."""
 
 Look = Callable[[Sequence[str], int], Awaitable[Iterable[EntryView]]]
 """`look(names, bytes of the values)`."""
@@ -103,7 +107,7 @@ class FoundPieces:
         owners: dict[str, str] = {}
         async for view in _seen(look, responses, _HEAD):
             body = view.value.body if view.value is not None else b""
-            owners |= {nonce: view.name for text, nonce in wanted.items() if text in body}
+            owners |= {wanted[text]: view.name for text in wanted.keys() & set(_NONCE.findall(body))}
         return owners
 
     def _is_response(self, name: str) -> bool:
