@@ -84,7 +84,7 @@ class Fleet:
                 StampedeGuard.from_url(on, namespace=namespace, policy=policy) for _ in range(processes)
             ]
         else:
-            store = on or MemoryStore(clock=self.clock)
+            store = MemoryStore(clock=self.clock) if on is None else on
             self.guards = [StampedeGuard(store, namespace=namespace, policy=policy) for _ in range(processes)]
         self.middlewares = [
             StampedeMiddleware(app, guard=guard, clock=self.clock, **options) for guard in self.guards

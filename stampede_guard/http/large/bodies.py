@@ -9,6 +9,7 @@ The store sets the pace of the application. A slow client reads the pieces later
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextvars import Context
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from stampede_guard.engine.engine import NOTHING, Engine
 from stampede_guard.engine.plan import Plan
+from stampede_guard.errors import StampedeError
 from stampede_guard.http.judging import LONGEST_STORED
 from stampede_guard.http.pieces.handover import Handover
 from stampede_guard.http.pieces.layout import PieceLayout
@@ -70,15 +72,16 @@ class LargeBodies:
         self._writing: set[asyncio.Future[Any]] = set()
         self._dropping: set[str] = set()
 
-    async def begin(
-        self, key: str, request: CacheRequest, exchange: Exchange, draft: StoredResponse
-    ) -> Begun | None:
-        """The response by which readers find its pieces, which are stored from now on. None: it may not be stored so,
-        or not now, because the store is away, or too much is under way.
+    def takes(self, request: CacheRequest, exchange: Exchange, draft: StoredResponse) -> bool:
+        """Whether such a response may be stored in pieces."""
+        return 0 < (exchange.length or 0) <= self._most_bytes and _is_whole(request, draft)
+
+    async def begin(self, key: str, exchange: Exchange, draft: StoredResponse) -> Begun | None:
+        """The response by which readers find its pieces, which are stored from now on. None: not now, because the store
+        is away, or too much is under way.
         """
         length = exchange.length
-        if length is None or not 0 < length <= self._most_bytes or not _is_whole(request, draft):
-            return None
+        assert length is not None
         layout = PieceLayout(secrets.token_hex(16), PIECE_BYTES, length)
         # However long its lifetime is, it ends before its pieces.
         draft = replace(draft, lifetime=min(draft.lifetime, draft.age + LONGEST_STORED - READING_SECONDS))
@@ -120,8 +123,10 @@ class LargeBodies:
         """Raises `PieceGone`: then call `drop`. Raises `PieceUnread`, which concerns this reader only."""
         return read_pieces(self._engine, self._plan, layout, wanted, own)
 
-    async def drop(self, key: str, layout: PieceLayout) -> None:
-        """Invalidates the response if it still has this layout, because no reader could read it to its end."""
+    async def drop(self, key: str, layout: PieceLayout, *, gone: int = 0) -> None:
+        """Invalidates the response if it still has this layout, because no reader could read it to its end. `gone`: the
+        number of the missing piece. Those before it are deleted: their writer may have been killed.
+        """
         if layout.nonce in self._dropping:
             return
         self._dropping.add(layout.nonce)
@@ -129,6 +134,7 @@ class LargeBodies:
             _, stored = await self._engine.judged.read(self._responses, self._engine.prefix + key)
             if stored is not NOTHING and isinstance(stored, StoredResponse) and stored.pieces == layout:
                 await self._invalidate(key)
+                await self._delete(layout, gone)
         finally:
             self._dropping.discard(layout.nonce)
 
@@ -144,18 +150,36 @@ class LargeBodies:
             if left:
                 await asyncio.wait(left, timeout=_DROPPING_SECONDS)
 
+    async def _delete(self, layout: PieceLayout, count: int) -> None:
+        """The first pieces, which nobody can come to any more. They would fill the store for the whole lifetime of the
+        response. Ends at the first one that the store does not delete now.
+        """
+        with contextlib.suppress(StampedeError):
+            for number in range(count):
+                name = self._engine.prefix + layout.name(number)
+                if self._engine.judged.is_away(name):
+                    return
+                if await self._engine.invalidate(name, self._plan.policy) == "pending":
+                    return
+
     async def _write(self, writer: PieceWriter, exchange: Exchange, key: str, layout: PieceLayout) -> None:
         try:
             await writer.write(_chunks(exchange))
         except BaseException as error:
             # First, so that no request comes to the pieces any more. The requests of its readers report the error.
             await self.drop(key, layout)
+            _end(writer, exchange)
+            await self._delete(layout, writer.published)
             if not isinstance(error, Exception):
                 raise
         finally:
-            writer.give_up()
-            if not exchange.complete:
-                exchange.cancel()
+            _end(writer, exchange)
+
+
+def _end(writer: PieceWriter, exchange: Exchange) -> None:
+    writer.give_up()
+    if not exchange.complete:
+        exchange.cancel()
 
 
 async def _chunks(exchange: Exchange) -> AsyncIterator[bytes]:

@@ -108,8 +108,8 @@ async def serve_in_pieces(
                 break
             try:
                 piece = await anext(pieces)
-            except PieceGone:
-                await bodies.drop(key, layout)
+            except PieceGone as gone_piece:
+                await bodies.drop(key, layout, gone=gone_piece.number)
                 if source is not None:
                     _raise_of(source.exchange)
                 raise

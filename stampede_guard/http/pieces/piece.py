@@ -17,7 +17,13 @@ _OVERHEAD = 1024
 
 
 class PieceGone(StampedeError):
-    """A piece is not stored, and nobody writes it: its writer ended or died, or the store dropped it."""
+    """A piece is not stored, and nobody writes it: its writer ended or died, or the store dropped it.
+    `number`: of the piece; 0 if it is not known.
+    """
+
+    def __init__(self, message: str, *, number: int = 0) -> None:
+        super().__init__(message)
+        self.number = number
 
 
 class PieceUnread(StampedeError):

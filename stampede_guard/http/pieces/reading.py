@@ -101,7 +101,7 @@ class _PieceReader:
 
     def _checked(self, number: int, piece: bytes) -> bytes:
         if len(piece) != self._layout.bytes_in(number):
-            raise PieceGone(f"piece {number} of {self._layout.total} is gone")
+            raise PieceGone(f"piece {number} of {self._layout.total} is gone", number=number)
         return bytes(piece)
 
     def _name(self, number: int) -> str:

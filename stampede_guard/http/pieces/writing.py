@@ -50,11 +50,13 @@ class _Turn:
 
 class PieceWriter:
     """Holds two pieces at most: one that is being stored, and one that is being filled. `own` has those that the store
-    does not keep. `first` tells whether it has kept the first one.
+    does not keep. `first` tells whether it has kept the first one. `published` counts the pieces that
+    it was given.
     """
 
     def __init__(self, engine: Engine, plan: Plan, layout: PieceLayout) -> None:
         self.own = Handover()
+        self.published = 0
         self.first: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._engine, self._plan, self._layout = engine, plan, layout
         self._turns: dict[int, _Turn] = {}
@@ -103,6 +105,7 @@ class PieceWriter:
             return await self._hand_over(number, piece)
         turn = self._turns[number]
         self.own.hold(number, piece)
+        self.published = number + 1
         if not turn.bytes.done():
             turn.bytes.set_result(piece)
         assert turn.flight is not None

@@ -19,6 +19,7 @@ from stampede_guard import Policy, StampedeGuard
 from stampede_guard.errors import StampedeError
 from stampede_guard.http.large import bodies
 from stampede_guard.http.middleware import StampedeMiddleware
+from stampede_guard.http.pieces.layout import nonce_of_piece
 from stampede_guard.policy import Limits
 from stampede_guard.stores.memory import MemoryStore
 from tests.engine.fuzz.journal import Journal, Moment
@@ -84,6 +85,8 @@ class Fleet:
         self.visitors: list[Visitor] = []
         self.purges: list[tuple[Moment, Moment, str, str]] = []
         self.dropped = self.closed = False
+        self.bodies: set[str] = set()
+        """Of which pieces are stored in the end."""
         self.memory = MemoryStore(clock=loop.time)
         self.stores = [
             UnsteadyStore(label, self.memory, case.weather, case.seed, self.journal)
@@ -271,8 +274,11 @@ class Fleet:
                 if left:
                     problems.append(f"{label} has {what} left: {left}")
         for name in self.memory.names():
-            if self.memory.look(name).lease is not None:
+            entry = self.memory.look(name)
+            if entry.lease is not None:
                 problems.append(f"{name} is leased for ever")
+            if entry.value is not None and (nonce := nonce_of_piece(name, "t")):
+                self.bodies.add(nonce)
         for site in self.sites:
             await site.cache.aclose()
         left = [
