@@ -30,7 +30,7 @@ async def beside(
     more response that may not be stored is worth remembering.
     """
     path, settings = scope["path"], cache.settings
-    judged = (settings.targets, settings.heuristics, settings.max_body_bytes)
+    judged = (settings.targets, settings.heuristics, settings.most_bytes)
     added = _lines(settings.name if settings.cache_status else "", settings.x_cache)
 
     async def forward(message: Message) -> None:
@@ -61,7 +61,7 @@ def learn(cache: Cache, request: CacheRequest, status: int, fields: Fields, *, s
     ):
         return
     scope, settings = request.scope, cache.settings
-    found = outlook(status, fields, settings.targets, settings.heuristics, settings.max_body_bytes)
+    found = outlook(status, fields, settings.targets, settings.heuristics, settings.most_bytes)
     if found == "undeclared":
         found = "hopeless" if request.route is None else "storable"
     if found == "unsure" or (found == "hopeless" and stored):

@@ -15,7 +15,7 @@ from stampede_guard.http.asking import Try, begin, nonce_of, stored_before, trie
 from stampede_guard.http.groups import VersionsBefore
 from stampede_guard.http.judging import SERVER_ERRORS, judge, names_somebody, replaces_errors, with_body
 from stampede_guard.http.parts.assembling import assembled, of_one_body
-from stampede_guard.http.refusals import ABOUT_THE_QUESTION, OriginFailed, Refusals
+from stampede_guard.http.refusals import ABOUT_THE_QUESTION, ELSEWHERE, OF_ONE_CLIENT, OriginFailed, Refusals
 from stampede_guard.http.requests.exchange import Exchange, Send
 from stampede_guard.http.requests.incoming import Incoming
 from stampede_guard.http.requests.request import CacheRequest
@@ -101,8 +101,7 @@ class Fetch:
         if exchange is None or exchange.task.done():
             return
         if exchange.live or not self._is_for_others():
-            exchange.cancel()
-            await asyncio.wait({exchange.task}, timeout=_UNWIND_SECONDS)
+            await exchange.unwind()
 
     def _is_for_others(self) -> bool:
         exchange = self._exchange
@@ -183,8 +182,7 @@ class Fetch:
             most = self._cache.settings.max_body_bytes
             for asked in tries(self.request, old, in_background=self._in_background, most_bytes=most):
                 if exchange is not None:
-                    exchange.cancel()
-                    await asyncio.wait({exchange.task}, timeout=_UNWIND_SECONDS)
+                    await exchange.unwind()
                 requested_at = self._cache.now()
                 exchange = self._begin(asked)
                 brought = await self._brought(exchange, old, requested_at, readers)
@@ -233,17 +231,7 @@ class Fetch:
         if exchange.start.get("trailers"):
             return self._refuse(exchange, "stream")
         if exchange.length is not None and exchange.length > self._cache.settings.max_body_bytes:
-            asked = not (self._bypassed or is_beside(self.run))
-            large = (
-                await self._cache.large.begin(self._name, self.request, exchange, draft) if asked else None
-            )
-            if large is None:
-                return self._refuse(exchange, "too large", of_all=True)
-            # It is made for all processes from now on, and does not end with this request.
-            self._exchange, self.source = None, large.source
-            if self.gone:
-                large.source.own.leave()
-            return await self._kept(large.response)
+            return await self._in_pieces(exchange, draft)
         self._offer(exchange, draft, readers)
         if not await exchange.settled(
             within=self._cache.settings.stream_timeout if exchange.length is None else None
@@ -260,6 +248,22 @@ class Fetch:
             found = self._assembled(old, head, body, requested_at, draft.asked)
             value = found if found is not None and covers(found, self.request) else value
         return await self._kept(value)
+
+    async def _in_pieces(self, exchange: Exchange, draft: StoredResponse) -> StoredResponse | Refusal:
+        if not self._cache.large.takes(self.request, exchange, draft):
+            return self._refuse(exchange, "too large", of_all=True)
+        asked = not (self._bypassed or is_beside(self.run))
+        large = await self._cache.large.begin(self._name, exchange, draft) if asked else None
+        if large is None:
+            # The present waiters like it ask for themselves. Nothing is remembered: the next one may be stored.
+            self._refuse(exchange, "store", personal=True)
+            self._personal = False
+            return await self._again(Refusals(self.requester.identity))
+        # It is made for all processes from now on, and does not end with this request.
+        self._exchange, self.source = None, large.source
+        if self.gone:
+            large.source.own.leave()
+        return await self._kept(large.response)
 
     async def _kept(self, value: StoredResponse) -> StoredResponse:
         assert self._before is not None
@@ -389,12 +393,6 @@ class Fetch:
                     self.live.set_result(exchange)
                 return value
             # A response for one client says nothing about what others are served.
-            of_one = self._judge(head, requested_at, nonce="") in _OF_ONE_CLIENT
+            of_one = self._judge(head, requested_at, nonce="") in OF_ONE_CLIENT
             self.outdated = verdict == "outdated" and not of_one
         return self._refuse(exchange, "method", personal=True)
-
-
-ELSEWHERE = "no-vary-search"
-_OF_ONE_CLIENT = ("authorization", "credentials", "private", "set-cookie", "no-store", "status", ELSEWHERE)
-_UNWIND_SECONDS = 1.0
-"""Seconds that a cancelled application may take to end before its request does."""

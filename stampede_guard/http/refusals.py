@@ -20,13 +20,15 @@ from stampede_guard.http.uncacheable.marks import ENOUGH
 if TYPE_CHECKING:
     from stampede_guard.http.fetch import Fetch
 
-__all__ = ["ABOUT_THE_CLIENT", "ABOUT_THE_QUESTION", "OriginFailed", "Refusals"]
+__all__ = ["ABOUT_THE_CLIENT", "ABOUT_THE_QUESTION", "ELSEWHERE", "OF_ONE_CLIENT", "OriginFailed", "Refusals"]
 
 ABOUT_THE_CLIENT = frozenset({"authorization", "credentials"})
 """Refused because of the requester: another requester's response may be storable."""
 ABOUT_THE_QUESTION = frozenset({206, 304, 412, 416, 417})
 """Or because of the form of the request."""
-
+ELSEWHERE = "no-vary-search"
+OF_ONE_CLIENT = ("authorization", "credentials", "private", "set-cookie", "no-store", "status", ELSEWHERE)
+"""It says nothing about what others are served."""
 
 BROKEN = frozenset({"no answer", "broken off"})
 """The application raised, or its response had no end."""
@@ -37,11 +39,13 @@ class OriginFailed(StampedeError):
 
 
 class Refusals:
-    """The refusals of one flight. `ordinary` counts visitors without distinguishing fields."""
+    """The refusals of one flight. `ordinary` counts visitors without distinguishing fields. `released`: identities
+    whose waiters are released without evidence.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, *released: bytes) -> None:
         self.ordinary = 0
-        self.identities: set[bytes] = set()
+        self.identities = set(released)
         self.are_sure = False
         self._by_name = False
         self._broken = 0

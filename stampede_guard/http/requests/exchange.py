@@ -326,8 +326,14 @@ class Exchange:
         self.leave()
         self.task.cancel()
 
+    async def unwind(self) -> None:
+        """Cancels it, and waits a moment until the application has ended."""
+        self.cancel()
+        await asyncio.wait({self.task}, timeout=_UNWIND_SECONDS)
+
 
 _UNSET: Any = object()
+_UNWIND_SECONDS = 1.0
 _OUR_OWN = frozenset({"headers", "method"})
 _BODIES = frozenset({"http.response.body", "http.response.pathsend", "http.response.zerocopysend"})
 
