@@ -108,6 +108,63 @@ def of_the_day(day):
         assert len(outcome.findings) == found
 
 
+_ROW = """
+from django.core.cache import cache
+from shop.models import Price
+
+def of_the_day(session, day):
+    found = cache.get(f"price-{day}")
+    if found is None:
+        found = Price.objects.get(day=day)
+        cache.set(f"price-{day}", found, 60)
+    return found
+"""
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "Price.objects.get(day=day)",
+        "Price.objects.filter(pk=day).first()",
+        "Price.objects.filter(day__pk=day).exists()",
+        "Price.objects.get_or_create(day=day, defaults={'sum': 0})[0]",
+        "Price.objects.get_or_create()[0]",
+        "session.get(Price, day)",
+        "session.query(Price).filter_by(day=day).first()",
+        "session.query(Price).filter(Price.day == day).one_or_none()",
+    ],
+)
+def test_a_miss_that_asks_for_one_row_is_shown_on_request_only(query: str) -> None:
+    source = _ROW.replace("Price.objects.get(day=day)", query).encode()
+    assert audit_source("x.py", source).findings == []
+    for asked in (AuditOptions(least="low"), AuditOptions(named=frozenset(("SG201",)))):
+        assert [(f.code, f.confidence) for f in audit_source("x.py", source, asked).findings] == [
+            ("SG201", "low")
+        ]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "list(Price.objects.filter(day=day))",
+        "Price.objects.filter(day=day).order_by('at').first()",
+        "Price.objects.filter(day=day).latest()",
+        "Price.objects.filter(text__contains=day).first()",
+        "Price.objects.filter(Q(day=day) | Q(day=None)).first()",
+        "Price.objects.annotate(sum=Sum('items__sum')).get(day=day)",
+        "Price.objects.get(day=day).render_pages()",
+        "enrich(Price.objects.get(day=day))",
+        "[Price.objects.get(day=each) for each in day]",
+        "(Price.objects.get(day=day), Price.objects.get(day=day.eve()))",
+        "requests.get(f'https://prices/{day}', params={'day': day})",
+        "client.get(day, Timeout)",
+    ],
+)
+def test_a_miss_that_costs_more_than_one_row_is_shown(query: str) -> None:
+    source = _ROW.replace("Price.objects.get(day=day)", query).encode()
+    assert [(f.code, f.confidence) for f in audit_source("x.py", source).findings] == [("SG201", "high")]
+
+
 def test_an_imported_function_is_judged_by_its_own_file(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     for said, found in (

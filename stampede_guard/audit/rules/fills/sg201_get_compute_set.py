@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching import threaded
-from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
+from stampede_guard.audit.caching.fills import Fill, fills, owned_name, what_is_cached
 from stampede_guard.audit.caching.judging.cost import cost
+from stampede_guard.audit.caching.judging.rows import asks_for_one_row
+from stampede_guard.audit.finding import Confidence
 from stampede_guard.audit.fixes.around import or_by_fill_lock
 from stampede_guard.audit.fixes.handwritten import by_decorator
 from stampede_guard.audit.prefilter import STORES, Text
@@ -24,7 +26,7 @@ def check(module: Module) -> Iterator[Violation]:
             node=fill.read.call,
             message=f"{what_is_cached(fill.function)} reads the cache, computes on a miss and stores the result "
             "with no lock: every caller that misses at the same time computes too",
-            confidence="high" if fill.sure else "medium",
+            confidence=_sure(module, fill),
             function=owned_name(fill.function),
             cost=cost(fill.function.node),
         )
@@ -38,6 +40,12 @@ def check(module: Module) -> Iterator[Violation]:
                 function=owned_name(function),
                 cost=cost(function.node),
             )
+
+
+def _sure(module: Module, fill: Fill) -> Confidence:
+    if asks_for_one_row(module, fill.function, fill.read, fill.write):
+        return "low"
+    return "high" if fill.sure else "medium"
 
 
 def _may_apply(text: Text) -> bool:
@@ -66,7 +74,10 @@ RULE = Rule(
         instead='data = await guard.get_or_compute(f"report:{id}", lambda: load(id), ttl=300)',
         unless="The computation is cheaper than a round trip to the cache, or there is one caller at a time "
         "(a job that is scheduled once).",
-        sure="High if the object is known to be a cache; medium if only the key or a TTL suggests it. "
+        sure="High if the object is known to be a cache; medium if only the key or a TTL suggests it. Low, and so not "
+        "shown by default, if one query for one row is all that a miss costs (`Page.objects.get(id=id)`, "
+        "`session.get(Page, id)`): it costs about as much as the round trip to the cache. Reviewers found such "
+        "fills true but trivial. "
         "Counters, flags, read-modify-write and values that were passed in are left out. Medium also for a dict of "
         "the process in a plain function, if threads use it under a lock that is free while they compute, or if "
         "its entries expire and a request or a query makes them.",
