@@ -15,13 +15,14 @@ from stampede_guard.audit.caching.fills import Fill, fills
 from stampede_guard.audit.caching.locks import locks_of
 from stampede_guard.audit.files.comments import lost_comment
 from stampede_guard.audit.fixes import naming
+from stampede_guard.audit.fixes.ownkeys import refuse_of_one_request
 from stampede_guard.audit.fixes.repeats import is_pure, may_repeat
 from stampede_guard.audit.fixes.texts import source
 from stampede_guard.audit.plan import Enclose, FixPlan, NoFix, Span
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.handed import handed
 from stampede_guard.audit.source.model import Module, inside
-from stampede_guard.audit.source.words import last, names_in, path, words
+from stampede_guard.audit.source.words import last, names_in, path
 
 Fixed = Callable[[Module, Violation], FixPlan | None]
 
@@ -34,7 +35,6 @@ _ASKS_TWICE = "a miss asks the cache twice: find tests and metrics that count th
 _LONGEST_LOOK = 12  # lines that are repeated
 _DUMPS = re.compile(r"dump|pack|encode|serial|^(?:str|list|dict|json)$")
 _SAYS_IF_EMPTY = frozenset("get len isinstance bool any all".split())
-_OF_ONE = frozenset("context request req session local g state scope".split())
 _PARTS = frozenset("namespace version group region prefix category base_key".split())
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _KEYS = (ast.Constant, ast.Name, ast.Attribute, ast.JoinedStr, ast.BinOp, ast.Call, ast.Subscript, ast.Tuple)
@@ -120,8 +120,7 @@ def _refuse_other_stores(module: Module, fill: Fill) -> None:
         raise NoFix("it reads or stores many keys at once")
     if not all(isinstance(part, _KEYS) and is_pure(fill, part) for part in read.key):
         raise NoFix("its key is made by code that may not run twice")
-    if _OF_ONE & set(words(read.receiver)):
-        raise NoFix("the cache may belong to one request: its callers would wait for other requests")
+    refuse_of_one_request(read.receiver)
     if any(isinstance(call, ast.Call) and handed(call) for call in (read.call, write.call)):
         raise NoFix("another thread or a later task asks the cache")
     if "pipe" in f"{read.receiver} {write.receiver}".lower():

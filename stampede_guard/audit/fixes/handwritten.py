@@ -11,10 +11,10 @@ import ast
 from dataclasses import dataclass
 
 from stampede_guard.audit.caching.fills import Fill, accesses_of, fills
-from stampede_guard.audit.fixes import naming
+from stampede_guard.audit.fixes import naming, ownkeys
 from stampede_guard.audit.fixes.decorators import unkeyed
 from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, stored_for
-from stampede_guard.audit.fixes.ownkeys import is_query, keyed_parameters, own_key, refuse_method, said_in
+from stampede_guard.audit.fixes.ownkeys import is_query, keyed_parameters, own_key, said_in
 from stampede_guard.audit.fixes.repeats import is_harmless, is_plain, is_pure, may_repeat
 from stampede_guard.audit.fixes.signature import is_closed, judge
 from stampede_guard.audit.plan import Decorate, Delete, Edit, FixPlan, NoFix, Replace, Span, Unwrap
@@ -59,8 +59,7 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
     fill = _fill(module, hit)
     if fill is None:
         raise NoFix("the function has more than one get with a set, or only asks whether the key exists")
-    if fill.function.cls is not None:
-        refuse_method(module, fill.function, fill.read.receiver)
+    ownkeys.refuse_cache(module, fill.function, fill.read.receiver)
     _refuse_disturbed(module, fill)
     steps = _steps(fill)
     if steps is None:
@@ -310,6 +309,7 @@ def of_the_definition(module: Module, hit: Violation) -> FixPlan | None:
     fill = _fill(module, hit)
     if fill is None or fill.decorator is None or fill.function.outer is None:
         raise NoFix("its wrapper has more than one get with a set, or only asks whether the key exists")
+    ownkeys.refuse_of_one_request(fill.read.receiver)
     wrapper, outer = fill.function, fill.function.outer
     steps = _steps(fill)
     body = _without_docstring(outer.node.body)

@@ -11,7 +11,7 @@ from stampede_guard.audit.caching.fills import Fill
 from stampede_guard.audit.fixes.texts import source
 from stampede_guard.audit.plan import NoFix
 from stampede_guard.audit.source.model import Function, Module, position
-from stampede_guard.audit.source.words import path
+from stampede_guard.audit.source.words import path, words
 
 _LETTERS = 4  # from this length on, a constant part of a key is searched in other files
 _DEPTH = 3
@@ -20,6 +20,8 @@ _OF_QUERIES = frozenset(
     "all filter exclude order_by annotate defer only select_related prefetch_related distinct values values_list "
     "reverse union intersection limit offset join".split()
 )
+# Words of a cache that may be one request's.
+_OF_ONE = frozenset("context request req session local g state scope".split())
 _PLAIN_METHODS = frozenset("classmethod staticmethod property".split())
 
 
@@ -133,7 +135,20 @@ def _global_names(module: Module) -> set[str]:
     return found
 
 
-def refuse_method(module: Module, function: Function, receiver: str) -> None:
+def refuse_cache(module: Module, function: Function, receiver: str) -> None:
+    """The cache must be shared by all callers, and by all objects. Raises `NoFix`."""
+    refuse_of_one_request(receiver)
+    if function.cls is not None:
+        _refuse_method(module, function, receiver)
+
+
+def refuse_of_one_request(receiver: str) -> None:
+    """`request.cache`, `per_request_cache`: what is kept for one request must not reach another one. Raises `NoFix`."""
+    if _OF_ONE & set(words(receiver)):
+        raise NoFix("the cache may belong to one request: others would wait for it, or get its values")
+
+
+def _refuse_method(module: Module, function: Function, receiver: str) -> None:
     """A method may be cached under its own key, unless its object has a cache of its own. Raises `NoFix`."""
     name = function.name
     if name.startswith("__"):
