@@ -99,8 +99,9 @@ def _of_304(visit: Visit, call: Call) -> list[str]:
         return [] if named == "*" or call.etag in sent(named) else [f"304, but {call.etag} would be served"]
     if not since:
         return ["304 to no condition"]
-    # RFC 9111, 4.3.2: without a Last-Modified, when it was received. A 304 without one keeps the stored one.
-    last = call.modified if call.said.modified or call.status == 304 else call.at
+    # RFC 9111, 4.3.2: without a Last-Modified, when it was received. A 304 or HEAD without one keeps the stored one.
+    has_one = call.said.modified or call.status == 304 or call.ask.method == "HEAD"
+    last = call.modified if has_one else call.at
     later = parsedate_to_datetime(since).timestamp() < int(last)
     return ["304, but it was modified later"] if later else []
 
@@ -162,11 +163,8 @@ def _lifetime(site: Site, call: Call) -> float:
     said = call.said
     if said.max_age is not None:
         return said.max_age
-    if (
-        said.modified
-        and (call.ask.field("x-user") or call.ask.field("authorization"))
-        and said.flag == "public"
-    ):
+    known = any(map(call.ask.field, ("x-user", "authorization", "cookie")))
+    if said.modified and said.flag == "public" and known:
         # Its route does not apply to it.
         return max(ROUTE_TTL, (call.at - call.modified) / 10)
     routes = (ROWS,) if site.case.options["anonymous_only"] else (MINE, LANG, ROWS)
