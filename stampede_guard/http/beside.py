@@ -14,6 +14,7 @@ from stampede_guard.http.direct import lift
 from stampede_guard.http.requests.exchange import Message, Receive, Send
 from stampede_guard.http.requests.request import CacheRequest, parsed
 from stampede_guard.http.requests.routes import Scope
+from stampede_guard.http.requests.settings import Settings
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.status import CacheStatus
 from stampede_guard.http.uncacheable.outlook import outlook
@@ -30,7 +31,7 @@ async def beside(
     more response that may not be stored is worth remembering.
     """
     path, settings = scope["path"], cache.settings
-    judged = (settings.targets, settings.heuristics, settings.most_bytes)
+    judged = (settings.targets, settings.heuristics, _most_bytes(settings))
     added = _lines(settings.name if settings.cache_status else "", settings.x_cache)
 
     async def forward(message: Message) -> None:
@@ -61,7 +62,7 @@ def learn(cache: Cache, request: CacheRequest, status: int, fields: Fields, *, s
     ):
         return
     scope, settings = request.scope, cache.settings
-    found = outlook(status, fields, settings.targets, settings.heuristics, settings.most_bytes)
+    found = outlook(status, fields, settings.targets, settings.heuristics, _most_bytes(settings))
     if found == "undeclared":
         found = "hopeless" if request.route is None else "storable"
     if found == "unsure" or (found == "hopeless" and stored):
@@ -86,6 +87,11 @@ def _forget(cache: Cache, scope: Scope, path: str, visitor: Visitor, response: R
     request = CacheRequest.of(scope, choice, fields, names, target)
     if lift(cache, request, response):
         cache.uncacheable.forget(visitor, path, template_of(scope, path))
+
+
+def _most_bytes(settings: Settings) -> int:
+    """A larger body is never stored."""
+    return max(settings.max_body_bytes, settings.max_pieces_bytes)
 
 
 @functools.lru_cache(maxsize=16)

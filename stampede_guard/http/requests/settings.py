@@ -104,11 +104,6 @@ class Settings:
             options["credential_headers"] = field_names(names, what="credential_headers")
         return cls(**options)
 
-    @property
-    def most_bytes(self) -> int:
-        """A larger body is never stored."""
-        return max(self.max_body_bytes, self.max_pieces_bytes)
-
     def __post_init__(self) -> None:
         for route in self.routes:
             if not isinstance(route, CacheRoute):
