@@ -68,7 +68,7 @@ class FillLock:
     def __init__(self, key: Hashable, longest: float) -> None:
         self._key = key
         self._longest = longest
-        self._inside: list[tuple[_Place, _First | None]] = []  # each caller, and what others wait for
+        self._callers: list[tuple[_Place, _First | None]] = []  # each caller, and what others wait for
 
     def __enter__(self) -> None:
         here = threading.get_ident(), _task()
@@ -77,7 +77,7 @@ class FillLock:
         if first is not None and not _runs_a_loop():
             wait_for([first.gone], self._longest)
             mine = self._follow(first, here)
-        self._inside.append((here, mine))
+        self._callers.append((here, mine))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -92,7 +92,7 @@ class FillLock:
         if first is not None and _runs_a_loop():
             await asyncio.wait({asyncio.wrap_future(first.gone)}, timeout=self._longest)
             mine = self._follow(first, here)
-        self._inside.append((here, mine))
+        self._callers.append((here, mine))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -119,9 +119,9 @@ class FillLock:
     def _left(self, here: _Place) -> _First | None:
         """A generator may enter in one thread and leave in another: then the last that entered leaves."""
         with _lock:
-            places = [place for place, _ in self._inside]
+            places = [place for place, _ in self._callers]
             last = max((at for at, place in enumerate(places) if place == here), default=-1)
-            return self._inside.pop(last)[1]
+            return self._callers.pop(last)[1]
 
 
 def _leave(key: Hashable, first: _First) -> None:
