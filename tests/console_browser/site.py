@@ -28,7 +28,7 @@ async def main(url: str, namespace: str) -> None:
     async def bold(number: int) -> int:
         return number
 
-    @guard.locked_cache(ttl=300, name="shop.kept")
+    @guard.locked_cache(ttl=3600, name="shop.kept")
     async def kept(number: int) -> int:
         return number
 
