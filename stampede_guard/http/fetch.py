@@ -14,18 +14,17 @@ from stampede_guard.http.answer import covers
 from stampede_guard.http.asking import Try, begin, nonce_of, stored_before, tries
 from stampede_guard.http.groups import VersionsBefore
 from stampede_guard.http.judging import SERVER_ERRORS, judge, names_somebody, replaces_errors, with_body
-from stampede_guard.http.parts.assembling import assembled, of_one_body
-from stampede_guard.http.refusals import ABOUT_THE_QUESTION, ELSEWHERE, OF_ONE_CLIENT, OriginFailed, Refusals
+from stampede_guard.http.parts.assembling import assembled
+from stampede_guard.http.refusals import ABOUT_THE_QUESTION, ELSEWHERE, OriginFailed, Refusals
+from stampede_guard.http.renewing.renewal import completed, learned, unchanged
 from stampede_guard.http.requests.exchange import Exchange, Send
 from stampede_guard.http.requests.incoming import Incoming
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.requester import Requester
 from stampede_guard.http.requests.stored import AGAIN, ONCE, REFUSED, TWICE, Refusal, StoredResponse, is_once
-from stampede_guard.http.spec.fields import first, has, without
+from stampede_guard.http.spec.fields import has
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.storing import is_about_one_request
-from stampede_guard.http.spec.updating import freshened, head_verdict
-from stampede_guard.http.spec.validation import same_representation
 from stampede_guard.http.streaming import let_read
 from stampede_guard.http.uncacheable.marks import ENOUGH
 
@@ -42,7 +41,7 @@ class Fetch:
     `value` is what the flight got from this request's own exchange. `draft` is a response to be stored, without its
     body, before it is complete. `failed` is its own exchange that returned an error while others are served the stored
     response. `source` is the one that is stored in pieces. `outdated`: a HEAD found that the stored response has
-    changed, and no waiter would ask for the new one.
+    changed, and no waiter would ask for the new one. `personal`: what it got is for its own client.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class Fetch:
         self._in_background = incoming is None
         self._incoming, self._send = incoming, send
         self._exchange: Exchange | None = None
-        self._personal = self._stands_in = False
+        self.personal = self._stands_in = False
         self._bypassed = bypassed
         self._before: VersionsBefore | None = None
         self._misplaced: StoredResponse | None = None
@@ -128,7 +127,7 @@ class Fetch:
         if not self.collapsed and not (self.gone and not self._in_background):
             self.begun = True
             brought = await self._asked()
-            if not self._personal:
+            if not self.personal:
                 return brought
             refusals.add(self)
             if refusals.are_for_all:
@@ -190,7 +189,7 @@ class Fetch:
                     return brought
             assert exchange is not None
             # A 304 or a 206 without a request for it: passed on, as without a cache.
-            return self._refuse(exchange, "status", personal=True)
+            return self.refuse(exchange, "status", personal=True)
         except asyncio.CancelledError:
             if exchange is not None:
                 exchange.cancel()
@@ -212,13 +211,13 @@ class Fetch:
         if head.status in SERVER_ERRORS and old is not None and self._may_be_stale(old):
             return self._failure(exchange, old, "status")
         if self.request.method == "HEAD":
-            return await self._learned(exchange, head, old, requested_at)
+            return await learned(self, exchange, head, old, requested_at)
         if has(exchange.ours, b"range") and head.status in (206, 304, 416):
             # The client asked for no range, so a refusal of ours is not for it.
-            return await self._completed(exchange, head, old, requested_at)
+            return await completed(self, exchange, head, old, requested_at)
         if head.status == 304:
-            return await self._unchanged(exchange, head, old, requested_at)
-        draft = self._judge(head, requested_at, nonce=nonce_of(old))
+            return await unchanged(self, exchange, head, old, requested_at)
+        draft = self.judge(head, requested_at, nonce=nonce_of(old))
         if isinstance(draft, str):
             if draft == ELSEWHERE and self._misplaced is not None:
                 self.refusal = ELSEWHERE
@@ -227,52 +226,52 @@ class Fetch:
                 # Waiters ask the store again, each under the name that is known by now. The stored response stays:
                 # one client's error page must not take it away from all equal queries.
                 return await self._again(Refusals())
-            return self._refuse(exchange, draft, personal=head.status in ABOUT_THE_QUESTION)
+            return self.refuse(exchange, draft, personal=head.status in ABOUT_THE_QUESTION)
         if exchange.start.get("trailers"):
-            return self._refuse(exchange, "stream")
+            return self.refuse(exchange, "stream")
         if exchange.length is not None and exchange.length > self._cache.settings.max_body_bytes:
             return await self._in_pieces(exchange, draft)
         self._offer(exchange, draft, readers)
         if not await exchange.settled(
             within=self._cache.settings.stream_timeout if exchange.length is None else None
         ):
-            return self._refuse(exchange, "stream", of_all=True)
+            return self.refuse(exchange, "stream", of_all=True)
         body = exchange.whole()
         if body is None:
             if exchange.too_large:
-                return self._refuse(exchange, "too large", of_all=True)
+                return self.refuse(exchange, "too large", of_all=True)
             return self._failure(exchange, old, "broken off")
         value = with_body(draft, body, add_etag=self._cache.settings.add_etag)
         if value.part:
             # RFC 9111, 3.4. The client still gets what it asked for.
-            found = self._assembled(old, head, body, requested_at, draft.asked)
+            found = self.assembled(old, head, body, requested_at, draft.asked)
             value = found if found is not None and covers(found, self.request) else value
-        return await self._kept(value)
+        return await self.kept(value)
 
     async def _in_pieces(self, exchange: Exchange, draft: StoredResponse) -> StoredResponse | Refusal:
         if not self._cache.large.takes(self.request, exchange, draft):
-            return self._refuse(exchange, "too large", of_all=True)
+            return self.refuse(exchange, "too large", of_all=True)
         asked = not (self._bypassed or is_beside(self.run))
         large = await self._cache.large.begin(self._name, exchange, draft) if asked else None
         if large is None:
             # The present waiters like it ask for themselves. Nothing is remembered: the next one may be stored.
-            self._refuse(exchange, "store", personal=True)
-            self._personal = False
+            self.refuse(exchange, "store", personal=True)
+            self.personal = False
             return await self._again(Refusals(self.requester.identity))
         # It is made for all processes from now on, and does not end with this request.
         self._exchange, self.source = None, large.source
         if self.gone:
             large.source.own.leave()
-        return await self._kept(large.response)
+        return await self.kept(large.response)
 
-    async def _kept(self, value: StoredResponse) -> StoredResponse:
+    async def kept(self, value: StoredResponse) -> StoredResponse:
         assert self._before is not None
         self.value = await self._cache.groups.marked(self._name, value, self._before)
         if value.search:
             await self._cache.searching.tell(self.request, value)
         return self.value
 
-    def _judge(
+    def judge(
         self, head: Response, requested_at: float, *, nonce: str, dated: Fields | None = None
     ) -> StoredResponse | str:
         now, settings = self._cache.now(), self._cache.settings
@@ -296,12 +295,12 @@ class Fetch:
             self.live.set_result(exchange)
         let_read(exchange, draft, readers)
 
-    def _refuse(
+    def refuse(
         self, exchange: Exchange, why: str, *, personal: bool = False, of_all: bool = False
     ) -> Refusal:
         """`personal`: it says nothing about responses to others. `of_all`: one such response holds for all."""
         self.refusal = why
-        self._personal = True
+        self.personal = True
         # An application may end because its client has left.
         self.is_evidence = not (personal or self.request.method == "HEAD" or (exchange.error and self.gone))
         counts = of_all or not self.requester.ordinary or not is_about_one_request(self.status)
@@ -311,7 +310,7 @@ class Fetch:
             before = known.value.identities if known is not None and is_once(known.value) else frozenset()
             self.is_sure = of_all or own in before
             another = self.requester.ordinary and bool(before) and own not in before
-            self._personal = not (another or self._cache.marks.passes(self._name))
+            self.personal = not (another or self._cache.marks.passes(self._name))
         self._hand_over(exchange)
         return REFUSED
 
@@ -324,7 +323,7 @@ class Fetch:
 
     def _failure(self, exchange: Exchange, old: StoredResponse | None, why: str) -> Refusal:
         if old is None or not self._may_be_stale(old):
-            return self._refuse(exchange, why)
+            return self.refuse(exchange, why)
         self.failed = exchange
         exchange.go_live()
         if self.gone:
@@ -337,62 +336,9 @@ class Fetch:
         age = old.age + (known.age if known is not None else 0.0)
         return replaces_errors(old, age, self.request, self._cache.settings)
 
-    async def _unchanged(
-        self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float
-    ) -> StoredResponse | Refusal | None:
-        if not exchange.ours:
-            # The client's own condition was true: it is answered as without a cache.
-            return self._refuse(exchange, "status", personal=True)
-        exchange.keep()
-        if old is None or same_representation(old.fields, head.fields) == "other":
-            return None
-        return await self._kept(self._updated(old, head, requested_at))
-
-    def _updated(self, old: StoredResponse, head: Response, requested_at: float) -> StoredResponse:
-        """RFC 9111, 4.3.4: with the fields of the answer, and with its age."""
-        new = freshened(old.response, head)
-        draft = self._judge(new, requested_at, nonce=old.nonce, dated=head.fields)
-        if isinstance(draft, str):
-            # Valid for the present waiters only; or only for the request that asked.
-            self._personal = not self.requester.ordinary
-            self.is_evidence = self._personal
-            self.refusal = draft if self._personal else None
-            told = {"fields": without(new.fields, (b"age",)), "made_by": self.requester.written()}
-            return msgspec.structs.replace(old, **told, age=0.0, lifetime=0.0, unstorable=True, again=False)
-        return msgspec.structs.replace(draft, body=old.body, part=old.part, asked=old.asked, spans=old.spans)
-
-    def _assembled(
+    def assembled(
         self, old: StoredResponse | None, head: Response, body: bytes, at: float, asked: bytes
     ) -> StoredResponse | None:
-        judged = functools.partial(self._judge, requested_at=at, nonce=nonce_of(old), dated=head.fields)
+        judged = functools.partial(self.judge, requested_at=at, nonce=nonce_of(old), dated=head.fields)
         most, bare = self._cache.settings.max_body_bytes, has(self.request.fields, b"if-range")
         return assembled(old, head, body, judged, asked=asked, may_lack_fields=bare, most_bytes=most)
-
-    async def _completed(
-        self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float
-    ) -> StoredResponse | Refusal | None:
-        """RFC 9111, 3.4: the stored parts and the rest, if a strong validator shows that all are of one body."""
-        if old is None or head.status != 206 or not of_one_body(old.fields, head.fields):
-            return None
-        exchange.keep()
-        await exchange.settled()
-        rest, asked = exchange.whole(), first(exchange.ours, b"range") or b""
-        found = None if rest is None else self._assembled(old, head, rest, requested_at, asked)
-        return None if found is None or found.part else await self._kept(found)
-
-    async def _learned(
-        self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float
-    ) -> StoredResponse | Refusal:
-        """RFC 9111, 4.3.5."""
-        if old is not None and not old.part and old.pieces is None:
-            verdict = head_verdict(old.response, head)
-            if verdict == "update":
-                value = await self._kept(self._updated(old, head, requested_at))
-                if not self.live.done():
-                    exchange.go_live()
-                    self.live.set_result(exchange)
-                return value
-            # A response for one client says nothing about what others are served.
-            of_one = self._judge(head, requested_at, nonce="") in OF_ONE_CLIENT
-            self.outdated = verdict == "outdated" and not of_one
-        return self._refuse(exchange, "method", personal=True)

@@ -1,0 +1,1 @@
+"""Answers of the application that renew or complete the stored response."""
