@@ -67,18 +67,20 @@ async def publish(
     )
 
 
-async def put(runtime: Runtime, plan: Plan, name: str, value: Any, policy: Policy) -> None:
-    """Store a value with these lifetimes, unless a computation runs: that one is newer. Never raises `StoreError`."""
+async def put(runtime: Runtime, plan: Plan, name: str, value: Any, policy: Policy) -> bool:
+    """Store a value with these lifetimes, unless a computation runs: that one is newer. Returns whether the store keeps
+    it. Never raises `StoreError`.
+    """
     if runtime.away_for(name):
-        return
-    flight, held = runtime.new_id(), True
+        return False
+    flight, held, kept = runtime.new_id(), True, False
     session = runtime.session
     try:
         grant = await session.acquire(name, flight=flight, policy=policy)
         held = isinstance(grant, Granted | Uncacheable)
         if isinstance(grant, Granted):
             body = plan.codec.encode(value)
-            await publish(runtime, name, flight, grant, body, policy)
+            kept = await publish(runtime, name, flight, grant, body, policy) and name not in runtime.unkept
             runtime.published(name, value=True)
             held = False
     except StoreError as error:
@@ -87,3 +89,4 @@ async def put(runtime: Runtime, plan: Plan, name: str, value: Any, policy: Polic
         if held:
             # Otherwise the next caller would wait for a lease without a computation.
             session.forget(name, flight=flight)
+    return kept

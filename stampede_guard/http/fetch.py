@@ -87,6 +87,8 @@ class Fetch:
         self.gone = True
         if self.source is not None:
             self.source.own.leave()
+        if self._exchange is not None and self._exchange.spool is not None:
+            self._exchange.spool.leave()
         exchange = self.live.result() if self.live.done() and not self.live.cancelled() else self.failed
         if exchange is not None and exchange.live and not self.collapsed and not exchange.complete:
             exchange.cancel()
@@ -232,14 +234,14 @@ class Fetch:
         if exchange.length is not None and exchange.length > self._cache.settings.max_body_bytes:
             return await self._in_pieces(exchange, draft)
         self._offer(exchange, draft, readers)
-        if not await exchange.settled(
-            within=self._cache.settings.stream_timeout if exchange.length is None else None
-        ):
+        within = self._cache.settings.stream_timeout if exchange.length is None else None
+        began = asyncio.get_running_loop().time()
+        if not await exchange.settled(within=within):
             return self.refuse(exchange, "stream", of_all=True)
+        if exchange.too_large:
+            return await self._spooled(exchange, draft, old, began)
         body = exchange.whole()
         if body is None:
-            if exchange.too_large:
-                return self.refuse(exchange, "too large", of_all=True)
             return self._failure(exchange, old, "broken off")
         value = with_body(draft, body, add_etag=self._cache.settings.add_etag)
         if value.part:
@@ -251,18 +253,42 @@ class Fetch:
     async def _in_pieces(self, exchange: Exchange, draft: StoredResponse) -> StoredResponse | Refusal:
         if not self._cache.large.takes(self.request, exchange, draft):
             return self.refuse(exchange, "too large", of_all=True)
-        asked = not (self._bypassed or is_beside(self.run))
-        large = await self._cache.large.begin(self._name, exchange, draft) if asked else None
+        large = await self._cache.large.begin(self._name, exchange, draft) if self._stores else None
         if large is None:
-            # The present waiters like it ask for themselves. Nothing is remembered: the next one may be stored.
-            self.refuse(exchange, "store", personal=True)
-            self.personal = False
-            return await self._again(Refusals(self.requester.identity))
+            return await self._not_now(exchange)
         # It is made for all processes from now on, and does not end with this request.
         self._exchange, self.source = None, large.source
         if self.gone:
             large.source.own.leave()
         return await self.kept(large.response)
+
+    async def _spooled(
+        self, exchange: Exchange, draft: StoredResponse, old: StoredResponse | None, began: float
+    ) -> StoredResponse | Refusal:
+        large = self._cache.large
+        if not large.spools(self._name, self.request, exchange, draft):
+            return self.refuse(exchange, "too large", of_all=True)
+        within = self._cache.settings.stream_timeout + began - asyncio.get_running_loop().time()
+        found: StoredResponse | str = "store"
+        if self._stores:
+            found = await large.spool(self._name, exchange, draft, within=within, has_client=not self.gone)
+        if not isinstance(found, str):
+            return await self.kept(found)
+        if found == "store":
+            return await self._not_now(exchange)
+        if found == "broken off":
+            return self._failure(exchange, old, found)
+        return self.refuse(exchange, found, of_all=True)
+
+    @property
+    def _stores(self) -> bool:
+        return not (self._bypassed or is_beside(self.run))
+
+    async def _not_now(self, exchange: Exchange) -> StoredResponse | Refusal:
+        """The present waiters like it ask for themselves. Nothing is remembered: the next one may be stored."""
+        self.refuse(exchange, "store", personal=True)
+        self.personal = False
+        return await self._again(Refusals(self.requester.identity))
 
     async def kept(self, value: StoredResponse) -> StoredResponse:
         assert self._before is not None

@@ -73,10 +73,10 @@ class StampedeMiddleware:
     `max_request_bytes`: a QUERY with a larger body is not cached, and the route of a POST does not apply.
     `json_bodies`: two JSON bodies with the same meaning are the same question. `variants`: the number of responses
     per URL that are stored for different values of the fields in Vary. `max_pieces_bytes`: responses above
-    `max_body_bytes`, up to so many bytes, are stored in pieces if they state their length; 0 = none. `keep`:
-    seconds for which a stale response with a validator is kept for validation. `stale_if_error`: seconds for which
-    a stale response replaces an error,
-    if neither side states a time, nor forbids it (RFC 9111, 4.2.4). `credential_headers`: `routes` do not apply to
+    `max_body_bytes`, up to so many bytes, are stored in pieces; 0 = none. Without a stated length, they must end
+    within `stream_timeout`. `keep`: seconds for which a stale response with a validator is kept for validation.
+    `stale_if_error`: seconds for which a stale response replaces an error, if neither side states a time, nor forbids
+    it (RFC 9111, 4.2.4). `credential_headers`: `routes` do not apply to
     requests with one of these, with Authorization or with a Cookie, and their responses are stored only with
     `public` or `s-maxage`; None = all fields with the usual names of tokens and identities. `heuristics`: guess
     lifetimes from Last-Modified, for requests without special fields. `set_cookie`: responses with Set-Cookie are

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from stampede_guard.http.pieces.spool import Spool
 from stampede_guard.http.requests.exchange import Exchange, Message, Send
 from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.fields import without_hops
@@ -45,14 +47,31 @@ async def send_own(exchange: Exchange, headers: Headers, send: Send, until_store
     """
     exchange.carry()
     await send({**exchange.start, "headers": headers})
-    async for part, sent in exchange.parts():
+    sent, more = 0, True
+    async for part, sent in exchange.parts(spooled=False):
         if sent == exchange.length or (exchange.complete and sent == exchange.size):
             await until_stored()
         exchange.carry()
-        await send(_with_its_end(part.message))
+        message = _with_its_end(part.message)
+        await send(message)
+        more = message.get("more_body", False)
+    if exchange.spool is not None and more:
+        await _send_rest(exchange, exchange.spool, sent, send, until_stored)
+    elif exchange.spool is not None:
+        exchange.spool.leave()
     # As without a cache, a middleware around this one continues after the application has ended: background
     # tasks still use what it opened for the request.
     await exchange.end(within=BACKGROUND_SECONDS)
+
+
+async def _send_rest(exchange: Exchange, spool: Spool, sent: int, send: Send, until_stored: Wait) -> None:
+    async with aclosing(spool.read(sent)) as chunks:
+        async for chunk in chunks:
+            exchange.carry()
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await until_stored()
+    exchange.carry()
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def read_along(exchange: Exchange, headers: Headers, send: Send, until_stored: Wait) -> None:

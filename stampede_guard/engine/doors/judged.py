@@ -57,9 +57,11 @@ class JudgedDoor:
         flight = runtime.take_off(name, plan, run, (), kind="refresh", newer_than=old.token)
         flight.know(old)
 
-    async def put(self, plan: Plan, name: str, value: Any, policy: Policy) -> None:
-        """Store a value that the face has without a computation. A running computation is newer."""
-        await put(self._runtimes.here(), plan, name, value, policy)
+    async def put(self, plan: Plan, name: str, value: Any, policy: Policy) -> bool:
+        """Store a value that the face has without a computation. A running computation is newer. Returns whether the
+        store keeps the value.
+        """
+        return await put(self._runtimes.here(), plan, name, value, policy)
 
     def last_seen(self, name: str) -> Reading | None:
         """The value that this process saw last, as the store would return it now."""

@@ -3,15 +3,16 @@
 The response itself is stored as soon as its first piece is, under the fence of its URL's flight. It has the layout of
 its body. If its URL is invalidated meanwhile, its writer can only write pieces that no stored response names.
 
+A response whose length is not known is stored after its last piece. Only its own client reads it before that.
+
 The store sets the pace of the application. A slow client reads the pieces later from the store, and delays nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextvars import Context
 from typing import Any, NamedTuple
 
@@ -19,22 +20,27 @@ from msgspec.structs import replace
 
 from stampede_guard.engine.engine import NOTHING, Engine
 from stampede_guard.engine.plan import Plan
-from stampede_guard.errors import StampedeError
 from stampede_guard.http.judging import LONGEST_STORED
 from stampede_guard.http.pieces.handover import Handover
 from stampede_guard.http.pieces.layout import PieceLayout
-from stampede_guard.http.pieces.piece import PIECE_BYTES, plan_of_pieces
+from stampede_guard.http.pieces.piece import PIECE_BYTES, PieceGone, plan_of_pieces
 from stampede_guard.http.pieces.reading import read_pieces
+from stampede_guard.http.pieces.shelf import Shelf
+from stampede_guard.http.pieces.spool import Spool
 from stampede_guard.http.pieces.writing import PieceWriter
 from stampede_guard.http.requests.exchange import Exchange
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.stored import StoredResponse
+from stampede_guard.http.spec.fields import without
 from stampede_guard.http.spec.ranges import ByteSpan
+from stampede_guard.http.uncacheable.marks import Marks
 
 __all__ = ["Begun", "BodySource", "LargeBodies"]
 
 READING_SECONDS = 300.0
 """A piece is stored so much longer than its response is fresh: for readers that have begun."""
+IN_VAIN_SECONDS = 60.0
+"""If a body of unknown length was too large or too slow, the process stores nothing of the next ones for so long."""
 _DROPPING_SECONDS = 1.0
 _FILES = frozenset({"http.response.pathsend", "http.response.zerocopysend"})
 """With these, the application may name a file instead of its bytes. The server then sends it without a copy."""
@@ -71,6 +77,7 @@ class LargeBodies:
         self._tasks = tasks
         self._writing: set[asyncio.Future[Any]] = set()
         self._dropping: set[str] = set()
+        self._in_vain = Marks(IN_VAIN_SECONDS, engine.judged.now)
 
     def takes(self, request: CacheRequest, exchange: Exchange, draft: StoredResponse) -> bool:
         """Whether such a response may be stored in pieces."""
@@ -83,10 +90,7 @@ class LargeBodies:
         length = exchange.length
         assert length is not None
         layout = PieceLayout(secrets.token_hex(16), PIECE_BYTES, length)
-        # However long its lifetime is, it ends before its pieces.
-        draft = replace(draft, lifetime=min(draft.lifetime, draft.age + LONGEST_STORED - READING_SECONDS))
-        seconds = round(max(0.0, draft.lifetime - draft.age), 3) + READING_SECONDS
-        plan = plan_of_pieces(self._responses.policy, ttl=min(seconds, LONGEST_STORED))
+        draft, plan = self._lasting(draft)
         name = self._engine.prefix + layout.name(0)
         if self._engine.judged.is_away(name):
             # Before its flight, which would wait for a turn of the few computations without the store.
@@ -101,21 +105,64 @@ class LargeBodies:
             writer.give_up()
             return None
         exchange.go_into_pieces()
-        writing = self._write(writer, exchange, key, layout)
-        task = asyncio.get_running_loop().create_task(writing, context=Context())
-        for tasks in (self._tasks, self._writing):
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+        self._begin(self._write(writer, exchange, key, layout))
         try:
             await asyncio.wait({writer.first})
         except BaseException:
             # No client will read from it. A writer that waits for one would never end.
             writer.own.leave()
             raise
-        # Its pieces are stored for its lifetime only, so it is never served stale, nor validated. If a full server does
-        # not keep the first one, it is for its own client only.
-        found = replace(draft, pieces=layout, keep=0.0, unstorable=not writer.first.result())
+        # If a full server does not keep the first one, it is for its own client only.
+        found = replace(draft, pieces=layout, unstorable=not writer.first.result())
         return Begun(found, BodySource(exchange, writer.own))
+
+    def spools(self, key: str, request: CacheRequest, exchange: Exchange, draft: StoredResponse) -> bool:
+        """Whether such a response, whose length is not known, may be stored in pieces."""
+        may_be_stored = self._most_bytes > 0 and _is_whole(request, draft)
+        return may_be_stored and exchange.length is None and not self._in_vain.passes(key)
+
+    async def spool(
+        self, key: str, exchange: Exchange, draft: StoredResponse, *, within: float, has_client: bool
+    ) -> StoredResponse | str:
+        """The response when its whole body is stored; or why not, if it is not stored within so many seconds. Its own
+        client, if there is one, reads meanwhile and afterwards.
+        """
+        draft, plan = self._lasting(draft)
+        layout = PieceLayout(secrets.token_hex(16), PIECE_BYTES, 0)
+        shelf = Shelf(self._engine, plan, layout)
+        if shelf.is_away(0):
+            return "store"
+        spool = Spool(shelf.put, shelf.look, size=PIECE_BYTES, most=self._most_bytes)
+        if not has_client:
+            spool.leave()
+        exchange.go_into(spool)
+        self._begin(_fill(spool, exchange, shelf))
+        try:
+            await asyncio.wait({spool.outcome}, timeout=within)
+        finally:
+            spool.cut_off("stream")
+        if why := spool.outcome.result():
+            if why in ("stream", "too large"):
+                self._in_vain.note_all(key)
+            return why
+        fields = (*without(draft.fields, (b"content-length",)), (b"content-length", b"%d" % spool.length))
+        return replace(draft, fields=fields, pieces=layout._replace(length=spool.length))
+
+    def _lasting(self, draft: StoredResponse) -> tuple[StoredResponse, Plan]:
+        """How long its pieces are stored. However long its lifetime is, it ends before them. So it is never served
+        stale, nor validated.
+        """
+        life = min(draft.lifetime, draft.age + LONGEST_STORED - READING_SECONDS)
+        seconds = round(max(0.0, life - draft.age), 3) + READING_SECONDS
+        plan = plan_of_pieces(self._responses.policy, ttl=min(seconds, LONGEST_STORED))
+        return replace(draft, lifetime=life, keep=0.0), plan
+
+    def _begin(self, writing: Coroutine[Any, Any, None]) -> None:
+        """In its own context: the computation in whose context this runs does not wait for it."""
+        task = asyncio.get_running_loop().create_task(writing, context=Context())
+        for tasks in (self._tasks, self._writing):
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
     def read(
         self, layout: PieceLayout, wanted: ByteSpan, own: Handover | None = None
@@ -134,7 +181,7 @@ class LargeBodies:
             _, stored = await self._engine.judged.read(self._responses, self._engine.prefix + key)
             if stored is not NOTHING and isinstance(stored, StoredResponse) and stored.pieces == layout:
                 await self._invalidate(key)
-                await self._delete(layout, gone)
+                await self._shelf(layout).drop(gone)
         finally:
             self._dropping.discard(layout.nonce)
 
@@ -150,17 +197,8 @@ class LargeBodies:
             if left:
                 await asyncio.wait(left, timeout=_DROPPING_SECONDS)
 
-    async def _delete(self, layout: PieceLayout, count: int) -> None:
-        """The first pieces, which nobody can come to any more. They would fill the store for the whole lifetime of the
-        response. Ends at the first one that the store does not delete now.
-        """
-        with contextlib.suppress(StampedeError):
-            for number in range(count):
-                name = self._engine.prefix + layout.name(number)
-                if self._engine.judged.is_away(name):
-                    return
-                if await self._engine.invalidate(name, self._plan.policy) == "pending":
-                    return
+    def _shelf(self, layout: PieceLayout) -> Shelf:
+        return Shelf(self._engine, self._plan, layout)
 
     async def _write(self, writer: PieceWriter, exchange: Exchange, key: str, layout: PieceLayout) -> None:
         try:
@@ -169,7 +207,7 @@ class LargeBodies:
             # First, so that no request comes to the pieces any more. The requests of its readers report the error.
             await self.drop(key, layout)
             _end(writer, exchange)
-            await self._delete(layout, writer.published)
+            await self._shelf(layout).drop(writer.published)
             if not isinstance(error, Exception):
                 raise
         finally:
@@ -180,6 +218,26 @@ def _end(writer: PieceWriter, exchange: Exchange) -> None:
     writer.give_up()
     if not exchange.complete:
         exchange.cancel()
+
+
+async def _fill(spool: Spool, exchange: Exchange, shelf: Shelf) -> None:
+    try:
+        async for part, _ in exchange.parts():
+            await spool.add(part.chunk)
+        await spool.end()
+        if spool.outcome.result():
+            await spool.left()
+    except BaseException as error:
+        # The request of its client reports it.
+        spool.fail(error if isinstance(error, Exception) else PieceGone("the process ends"))
+        if not exchange.complete:
+            exchange.cancel()
+        if not isinstance(error, Exception):
+            raise
+        await spool.left()
+    finally:
+        if spool.outcome.result():
+            await shelf.drop(spool.tried)
 
 
 async def _chunks(exchange: Exchange) -> AsyncIterator[bytes]:

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
 from stampede_guard.engine.tasks import AT_ITS_PACE, done_within
+from stampede_guard.http.pieces.spool import Spool
 from stampede_guard.http.spec.fields import lines
 from stampede_guard.http.spec.message import Fields, Response
 
@@ -48,9 +49,9 @@ class Exchange:
     it is stored while it comes. `paced`: either of both, so the application waits for the one reader of its messages.
     `shared`: it was offered to several, because its length is known. `ours` are the conditions that the middleware
     added for validation. `told_of_leaving`: the application knows that its client left, so it may stop in mid-body.
-    `start` is the first line from the application. `late` is an exception after its response was complete. `send` is
-    its own client's, for messages before the first line. `is_for_others` returns whether other requests wait for this
-    response.
+    `spool`: the body goes there, and its own client reads on there. `start` is the first line from the application.
+    `late` is an exception after its response was complete. `send` is its own client's, for messages before the first
+    line. `is_for_others` returns whether other requests wait for this response.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Exchange:
         self.paced = False
         self.shared = False
         self.told_of_leaving = False
+        self.spool: Spool | None = None
         self.size = 0
         self.length: int | None = None
         self._max_body_bytes = max_body_bytes
@@ -253,15 +255,19 @@ class Exchange:
     def _over(self) -> bool:
         return self.error is not None or self.task.done()
 
-    async def parts(self) -> AsyncIterator[tuple[BodyPart, int]]:
-        """Messages as they come, with the bytes so far. Raises the application's error."""
+    async def parts(self, *, spooled: bool = True) -> AsyncIterator[tuple[BodyPart, int]]:
+        """Messages as they come, with the bytes so far. Raises the application's error. `spooled`: also those that
+        are for its `spool`.
+        """
         number, sent = 0, 0
-        while True:
+        while spooled or self.spool is None:
             while number - self._dropped < len(self._parts):
                 part = self._parts[number - self._dropped]
                 number += 1
                 sent += len(part.chunk)
                 yield part, sent
+                if self.spool is not None and not spooled:
+                    return
                 self._sent = max(self._sent, number)
                 if self.paced:
                     self._tell()
@@ -285,6 +291,11 @@ class Exchange:
     def go_into_pieces(self) -> None:
         """It is stored while it comes, at the pace of the store, and belongs to no client."""
         self._kept = self.in_pieces = self.paced = True
+        self._tell()
+
+    def go_into(self, spool: Spool) -> None:
+        """Its length is not known, and it is too large for the memory."""
+        self.spool, self.paced = spool, True
         self._tell()
 
     def go_live(self) -> None:

@@ -20,10 +20,14 @@ def let_go(held: asyncio.Semaphore) -> None:
 
 
 class LargeApp(App):
-    """Sends `PIECE_BYTES` for each `more`, and then the rest. `fails`: it raises after so many bytes."""
+    """Sends `PIECE_BYTES` for each `more`, and then the rest. `fails`: it raises after so many bytes. `announced`: with
+    a Content-Length.
+    """
 
-    def __init__(self, *, fails: int | None = None, size: int = LARGE, **headers: str) -> None:
-        super().__init__(cached(content_length=str(size), **headers))
+    def __init__(
+        self, *, fails: int | None = None, size: int = LARGE, announced: bool = True, **headers: str
+    ) -> None:
+        super().__init__(cached(**({"content_length": str(size)} if announced else {}), **headers))
         self.more = asyncio.Semaphore(1000)
         self.fails = fails
         self.size = size

@@ -35,6 +35,10 @@ class Answer:
     def breaks(self) -> bool:
         return self.raises or (self.announced and self.sends != self.size)
 
+    @property
+    def may_be_stored(self) -> bool:
+        return not self.breaks and self.sends <= MOST
+
 
 @dataclass(frozen=True)
 class Action:
