@@ -36,8 +36,7 @@ class Ask:
 
     A fresh value is an answer only if its token is above `newer_than`. A refresh, or a flight that could not decode
     the stored value, asks for something newer than what it has seen. `uncacheable_limit` flights at once may compute an
-    uncacheable key, each for at most `uncacheable_ms`. `slots_ms`: the longest time that any slot of this key gets; 0 =
-    unknown.
+    uncacheable key, each for at most `uncacheable_ms`.
     """
 
     flight: str
@@ -49,7 +48,6 @@ class Ask:
     newer_than: int = 0
     uncacheable_limit: int = 1
     uncacheable_ms: int = 0
-    slots_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,6 @@ class FallbackAsk:
     slot_ms: int
     record_ms: int
     newer_than: int = 0
-    slots_ms: int = 0
 
 
 Outcome = Literal["value", "failure", "pass"]

@@ -127,11 +127,13 @@ class Lease:
 class Slot:
     """One computation beside the lease: a fallback, or a flight for an uncacheable key.
 
-    A set of these cannot leak in a crash, unlike a counter.
+    A set of these cannot leak in a crash, unlike a counter. `total_ms`: the time that its owner was given; 0 = unknown
+    (an older version's).
     """
 
     owner: str
     expires_us: int
+    total_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

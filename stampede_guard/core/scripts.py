@@ -114,22 +114,26 @@ def _let_pass(entry: Entry, record: Record, ask: Ask, now_us: int) -> tuple[Entr
     #    gets the lease and computes, C and D wait for it. 3. So the last of a thousand processes would wait for a
     #    thousand computations. Slots replace the lease here: a flight that finds all slots taken is woken when any
     #    slot is released.
-    entry = _in_time_slots(entry, ask.slots_ms, now_us)
+    entry = _in_time_slots(entry, now_us)
     others = tuple(slot for slot in entry.slots if slot.owner != ask.flight)
     if len(others) >= ask.uncacheable_limit:
         waiters = entry.waiters | {ask.inbox} if ask.inbox else entry.waiters
         return replace(entry, record=record, waiters=waiters), Held(record.fence, False, record.last)
     token = max(entry.highest_token + 1, record.last + 1, now_us)
-    slots = (*others, Slot(ask.flight, now_us + ask.uncacheable_ms * 1000))
+    slots = (*others, Slot(ask.flight, now_us + ask.uncacheable_ms * 1000, ask.uncacheable_ms))
     replaces = entry.value.token if entry.value is not None else 0
     answer = Uncacheable(Granted(token, record.epoch, replaces, leased=False))
     return replace(entry, record=replace(record, last=token), slots=slots), answer
 
 
-def _in_time_slots(entry: Entry, longest_ms: int, now_us: int) -> Entry:
-    """Without the slots that have more time left than any slot gets: the server's clock was set back."""
+def _in_time_slots(entry: Entry, now_us: int) -> Entry:
+    """Without the slots that have more time left than they were given: the server's clock was set back.
+
+    Each slot keeps its own time. 1. A new version, with a longer `fallback_timeout`, takes the only slot. 2. A process
+    of the old version asks. By its own time, the slot would be from before a step of the clock. 3. Two would compute.
+    """
     return replace(
-        entry, slots=tuple(slot for slot in entry.slots if in_time(slot.expires_us, longest_ms, now_us))
+        entry, slots=tuple(slot for slot in entry.slots if in_time(slot.expires_us, slot.total_ms, now_us))
     )
 
 
@@ -205,7 +209,7 @@ def fallback(entry: Entry, ask: FallbackAsk, *, now_us: int) -> tuple[Entry, Fou
     entry = prune(entry, now_us)
     if entry.value is not None and entry.value.is_fresh(now_us) and entry.value.token > ask.newer_than:
         return entry, Found(entry.value.reading(now_us))
-    entry = _in_time_slots(entry, ask.slots_ms, now_us)
+    entry = _in_time_slots(entry, now_us)
     others = tuple(slot for slot in entry.slots if slot.owner != ask.flight)
     if len(others) >= ask.limit:
         return entry, Denied()
@@ -213,7 +217,7 @@ def fallback(entry: Entry, ask: FallbackAsk, *, now_us: int) -> tuple[Entry, Fou
     token = max(entry.highest_token + 1, record.last + 1, now_us)
     expires_us = max(record.expires_us, now_us + ask.record_ms * 1000)
     record = replace(record, last=token, expires_us=expires_us)
-    slots = (*others, Slot(ask.flight, now_us + ask.slot_ms * 1000))
+    slots = (*others, Slot(ask.flight, now_us + ask.slot_ms * 1000, ask.slot_ms))
     return replace(entry, record=record, slots=slots), Granted(token, record.epoch)
 
 

@@ -258,11 +258,6 @@ class Policy(_Given):
         return math.ceil((self.compute_timeout + self.lease_ttl) * 1000)
 
     @property
-    def longest_slot_ms(self) -> int:
-        """Most milliseconds for a computation beside the lease: a fallback, or one of an uncacheable key."""
-        return max(self.slot_ms, math.ceil((self.fallback_timeout + self.lease_ttl) * 1000))
-
-    @property
     def record_ms(self) -> int:
         """Milliseconds that a record lives after its last use: longer than any computation that needs it."""
         longest = self.compute_timeout + self.wait_timeout + self.fallback_timeout + 2 * self.lease_ttl

@@ -246,7 +246,6 @@ class MemorySession:
             newer_than=newer_than,
             uncacheable_limit=policy.uncacheable_limit,
             uncacheable_ms=policy.slot_ms,
-            slots_ms=policy.longest_slot_ms,
         )
 
         def step(entry: Entry, now_us: int, listening: frozenset[str]) -> tuple[Entry, Answer, Messages]:
@@ -340,7 +339,7 @@ class MemorySession:
     ) -> Found | Granted | Denied:
         slot_ms = _ms(policy.fallback_timeout + policy.lease_ttl)
         epoch, limit = uuid.uuid4().hex, policy.fallback_limit
-        ask = FallbackAsk(flight, epoch, limit, slot_ms, policy.record_ms, newer_than, policy.longest_slot_ms)
+        ask = FallbackAsk(flight, epoch, limit, slot_ms, policy.record_ms, newer_than)
 
         def step(
             entry: Entry, now_us: int, _: frozenset[str]

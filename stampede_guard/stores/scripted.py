@@ -120,7 +120,6 @@ class ScriptedSession(ABC):
             b"%d" % newer_than,
             b"%d" % policy.uncacheable_limit,
             b"%d" % policy.slot_ms,
-            b"%d" % policy.longest_slot_ms,
         ]
         answer = parse_answer(await self._run(_ACQUIRE, name, args))
         if isinstance(answer, Denied):
@@ -227,7 +226,6 @@ class ScriptedSession(ABC):
             _ms(policy.fallback_timeout + policy.lease_ttl),
             b"%d" % policy.record_ms,
             b"%d" % newer_than,
-            b"%d" % policy.longest_slot_ms,
         ]
         answer = parse_answer(await self._run(_FALLBACK, name, args))
         if isinstance(answer, Found | Granted | Denied):

@@ -6,7 +6,7 @@ from typing import Any
 
 from stampede_guard.core.entry import EMPTY, Failure, Lease, in_time
 from stampede_guard.core.states import Asking, Computing, FlightState, Publishing
-from tests.core.world import BROKEN, OFF, ON, OPEN, SLOTS_MS, Flight, Process, Setup, Table, World
+from tests.core.world import BROKEN, OFF, ON, OPEN, Flight, Process, Setup, Table, World
 
 Move = tuple[Any, ...]
 GAP = -1
@@ -192,7 +192,7 @@ def unowned_slots(world: World, table: Table) -> set[str]:
     alive = {name for process in world.processes if process.alive for name in process.releases}
     for process in world.processes:
         alive |= {part.name for part in (process.flight, process.fallback) if part is not None}
-    slots = [slot for slot in table[world.entry].slots if in_time(slot.expires_us, SLOTS_MS, world.now)]
+    slots = [slot for slot in table[world.entry].slots if in_time(slot.expires_us, slot.total_ms, world.now)]
     return {slot.owner for slot in slots} - alive
 
 

@@ -33,7 +33,11 @@ def _acquire_that_believes_any_failure(entry: Entry, ask: scripts.Ask, **given: 
 
 
 def _fallback_that_counts_any_slot(entry: Entry, ask: scripts.FallbackAsk, **given: Any) -> Any:
-    return scripts.fallback(entry, replace(ask, slots_ms=0), **given)
+    lives = {slot.owner: slot.total_ms for slot in entry.slots}
+    entry = replace(entry, slots=tuple(replace(slot, total_ms=0) for slot in entry.slots))
+    after, answer = scripts.fallback(entry, ask, **given)
+    slots = tuple(replace(slot, total_ms=lives.get(slot.owner, slot.total_ms)) for slot in after.slots)
+    return replace(after, slots=slots), answer
 
 
 STEP = frozenset({"clock"})

@@ -133,7 +133,6 @@ class Store:
             newer_than=newer_than,
             uncacheable_limit=self.uncacheable_limit,
             uncacheable_ms=SLOTS_MS,
-            slots_ms=SLOTS_MS,
         )
         after, answer = self.core.acquire(before, ask, now_us=world.now, listening=listening)
         self._check_acquire(before, after, answer)
@@ -175,7 +174,7 @@ class Store:
             others = [
                 slot
                 for slot in before.slots
-                if slot.owner != name and in_time(slot.expires_us, SLOTS_MS, now)
+                if slot.owner != name and in_time(slot.expires_us, slot.total_ms, now)
             ]
             if counts and len(others) < self.uncacheable_limit:
                 raise Violation("made to wait although the key is not cacheable")
@@ -287,15 +286,13 @@ class Store:
 
     def fallback(self, world: World, name: str) -> tuple[World, Found | Granted | Denied]:
         epoch = f"e{world.epochs}"
-        ask = FallbackAsk(
-            name, epoch, self.setup.policy.fallback_limit, SLOTS_MS, self.record_ms, slots_ms=SLOTS_MS
-        )
+        ask = FallbackAsk(name, epoch, self.setup.policy.fallback_limit, SLOTS_MS, self.record_ms)
         entry, answer = self.core.fallback(self.table[world.entry], ask, now_us=world.now)
         if isinstance(answer, Granted):
             world = self._note_new_token(world, answer)
         if isinstance(answer, Denied):
             slots = self.table[world.entry].slots
-            others = [slot for slot in slots if in_time(slot.expires_us, SLOTS_MS, world.now)]
+            others = [slot for slot in slots if in_time(slot.expires_us, slot.total_ms, world.now)]
             if len(others) < ask.limit:
                 raise Violation("a fallback was denied a place although there is room")
         created = entry.record is not None and entry.record.epoch == epoch

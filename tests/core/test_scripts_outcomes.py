@@ -208,7 +208,7 @@ def test_a_fallback_gets_a_token_of_its_own_beside_the_lease() -> None:
     assert answer.token > grant.token
     assert answer.epoch == grant.epoch
     assert after.lease == entry.lease
-    assert after.slots == (Slot("f", NOW + 2 * SECOND),)
+    assert after.slots == (Slot("f", NOW + 2 * SECOND, total_ms=2_000),)
 
 
 def test_the_value_of_a_fallback_ends_the_wait_and_frees_its_slot_and_the_holder_is_refused() -> None:

@@ -224,6 +224,31 @@ class TestFallingBack:
         await backend.age(name, 0.6)
         assert isinstance(await session.fallback(name, flight="two", policy=POLICY), Granted)
 
+    @pytest.mark.parametrize("what", ["fallback_timeout", "lease_ttl"])
+    async def test_a_slot_lasts_as_long_as_its_taker_was_given_also_for_a_process_with_shorter_times(
+        self, backend: Backend, name: str, what: str
+    ) -> None:
+        session, _ = backend.open()
+        policy = POLICY.replace(compute_timeout=1.0)
+        longer = policy.replace(**{what: 25.0})
+        assert isinstance(await session.fallback(name, flight="one", policy=longer), Granted)
+        assert isinstance(await session.fallback(name, flight="two", policy=policy), Denied)
+        await backend.age(name, longer.fallback_timeout + longer.lease_ttl - 0.5)
+        assert isinstance(await session.fallback(name, flight="two", policy=policy), Denied)
+        await backend.age(name, 0.6)
+        assert isinstance(await session.fallback(name, flight="two", policy=policy), Granted)
+
+    async def test_a_flight_that_asks_again_with_other_times_has_one_slot(
+        self, backend: Backend, name: str
+    ) -> None:
+        policy = POLICY.replace(fallback_limit=2)
+        session, _ = backend.open()
+        for times in (policy, policy.replace(lease_ttl=9.0), policy):
+            assert isinstance(await session.fallback(name, flight="one", policy=times), Granted)
+        assert isinstance(await session.fallback(name, flight="two", policy=policy), Granted)
+        assert await session.release(name, flight="one")
+        assert isinstance(await session.fallback(name, flight="three", policy=policy), Granted)
+
     async def test_its_value_ends_the_wait_for_all(self, backend: Backend, name: str) -> None:
         (one, _), (other, heard) = backend.open(), backend.open()
         granted = await grant(one, name)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from stampede_guard.stores.connections.calls import Script
 from stampede_guard.stores.connections.wire import changes_channel
 from tests.support.backends import PARTS
-from tests.support.twins import DEAD, INLINE, LIVE, SCRIPTS, Worlds
+from tests.support.twins import DEAD, INLINE, LIVE, LIVES, SCRIPTS, Worlds
 
 FLIGHTS = st.sampled_from(["f1", "f2", "f3"])
 INBOXES = st.sampled_from([*LIVE, DEAD, ""])
@@ -39,7 +39,8 @@ STEPS = st.one_of(
     st.tuples(st.just("release"), FLIGHTS),
     st.tuples(st.just("admits"), PICK),
     st.tuples(st.just("stamp"), FLIGHTS),
-    st.tuples(st.just("fallback"), FLIGHTS, st.integers(0, 2), st.none() | PICK),
+    st.tuples(st.just("fallback"), FLIGHTS, st.integers(0, 2), st.none() | PICK, st.sampled_from(LIVES)),
+    st.tuples(st.just("older_slot"), FLIGHTS),
     st.tuples(st.just("tag"), st.sampled_from([500_000, 2_000_000])),
     st.tuples(st.just("drop_tag")),
     st.tuples(st.just("age"), st.sampled_from([110, 350, 650, 1_000, 4_000])),
@@ -69,6 +70,14 @@ BEGINNINGS = st.sampled_from(
         [*_HELD, ("publish_own", "f1", "failure", INLINE), ("stretch_rest",)],
         [*_PASSED, ("acquire", "f2", LIVE[1], None), ("stretch_rest",)],
         [*_HELD, ("fallback", "f2", 1), ("stretch_rest",), ("fallback", "f3", 1)],
+        [
+            *_HELD,
+            ("fallback", "f2", 1, None, LIVES[1]),
+            ("fallback", "f3", 1),
+            ("fallback", "f2", 1),
+            ("age", 1_000),
+        ],
+        [*_HELD, ("older_slot", "f2"), ("fallback", "f3", 1), ("fallback", "f2", 1), ("release", "f2")],
         [*_HELD, ("stamp", "f3")],
         [*_HELD, ("publish_own", "f1", "failure", INLINE), ("evict", "record"), ("stamp", "f3")],
         [*_HELD, ("stamp", "f3"), ("invalidate",), ("publish_own", "f3", "value", INLINE)],

@@ -13,7 +13,7 @@ from typing import Any
 import redis
 
 from stampede_guard.core import scripts, tags
-from stampede_guard.core.entry import EMPTY, Entry, Reading, prune
+from stampede_guard.core.entry import EMPTY, Entry, Reading, Slot, prune
 from stampede_guard.core.scripts import (
     Ask,
     Denied,
@@ -39,7 +39,7 @@ from stampede_guard.stores.connections.wire import (
 )
 from tests.support.backends import PARTS
 
-__all__ = ["DEAD", "INLINE", "LIVE", "SCRIPTS", "Token", "Worlds"]
+__all__ = ["DEAD", "INLINE", "LIVE", "LIVES", "SCRIPTS", "Token", "Worlds"]
 
 SCRIPTS = (
     "read",
@@ -59,6 +59,8 @@ LIVE = ("inbox-a", "stampede_guard:inbox:tb")
 TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
 DEAD = "inbox-dead"
 LEASE, RECORD, TAKEOVER, SLOT, INLINE = 600_000, 3_600_000, 100_000, 900_000, 8
+LIVES = (SLOT, 3 * SLOT)
+"""How long the slots of two processes last: they have other policies."""
 LET_THROUGH = 2
 SLACK_MS = 60_000
 """Lifetimes may differ by this much: real time passes between the steps of one world only."""
@@ -187,9 +189,9 @@ class Worlds:
     def acquire(self, flight: str, inbox: str, newer: int | None) -> None:
         than = Token(0, 0) if newer is None else self._pick(newer)
         epoch = f"epoch-{next(self.epochs)}"
-        ask = Ask(flight, inbox, epoch, LEASE, RECORD, TAKEOVER, than.pure, LET_THROUGH, SLOT, SLOT)
+        ask = Ask(flight, inbox, epoch, LEASE, RECORD, TAKEOVER, than.pure, LET_THROUGH, SLOT)
         self.entry, pure = scripts.acquire(self.entry, ask, now_us=self.now_us, listening=frozenset(LIVE))
-        args = (flight, inbox, epoch, LEASE, RECORD, TAKEOVER, than.real, LET_THROUGH, SLOT, SLOT)
+        args = (flight, inbox, epoch, LEASE, RECORD, TAKEOVER, than.real, LET_THROUGH, SLOT)
         raw = self.script("acquire", *args)
         self.same_answer(pure, raw, flight)
 
@@ -268,13 +270,24 @@ class Worlds:
         self.same_answer(pure, self.script("stamp", epoch, RECORD), flight)
         self.same_messages(())
 
-    def fallback(self, flight: str, limit: int, newer: int | None = None) -> None:
+    def fallback(self, flight: str, limit: int, newer: int | None = None, slot: int = SLOT) -> None:
         than = Token(0, 0) if newer is None else self._pick(newer)
         epoch = f"epoch-{next(self.epochs)}"
-        ask = FallbackAsk(flight, epoch, limit, SLOT, RECORD, than.pure, SLOT)
+        ask = FallbackAsk(flight, epoch, limit, slot, RECORD, than.pure)
         self.entry, pure = scripts.fallback(self.entry, ask, now_us=self.now_us)
-        raw = self.script("fallback", flight, epoch, limit, SLOT, RECORD, than.real, SLOT)
+        raw = self.script("fallback", flight, epoch, limit, slot, RECORD, than.real)
         self.same_answer(pure, raw, flight)
+
+    def older_slot(self, flight: str) -> None:
+        """A process of an older version takes a slot: it does not say how long it was given."""
+        self.release(flight)
+        entry = prune(self.entry, self.now_us)
+        self.entry = replace(entry, slots=(*entry.slots, Slot(flight, self.now_us + SLOT * 1000)))
+        if self.client.type(self.keys[5]) != b"zset":
+            self.client.delete(self.keys[5])
+        seconds, _ = self.client.time()
+        self.client.zadd(self.keys[5], {flight: (seconds * 1000 + SLOT) * 1000})
+        self.client.pexpire(self.keys[5], max(SLOT, self.client.pttl(self.keys[5])))
 
     def tag(self, ms: int) -> None:
         """The entry's name taken for that of a tag."""
@@ -440,8 +453,10 @@ class Worlds:
         assert entry.waiters == {inbox.decode() for inbox in waiters}
         # Slots whose time is over are removed when the script looks next, and count for nothing until then.
         seconds, _ = self.client.time()
-        live = {flight for flight, score in self._slots().items() if score > seconds * 1_000_000}
-        assert {slot.owner for slot in entry.slots} == live
+        live = {member for member, score in self._slots().items() if score > seconds * 1_000_000}
+        assert {
+            f"{slot.owner} {slot.total_ms}" if slot.total_ms else slot.owner for slot in entry.slots
+        } == live
 
     def compare_record(self, key: bytes, entry: Entry) -> None:
         record, stored = entry.record, self._hash(key)

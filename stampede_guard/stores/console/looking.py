@@ -36,7 +36,7 @@ def parse_look(name: str, reply: Any) -> EntryView:
             lease=_lease(int(now), lease, lease_ms, listening),
             waiters=max(0, waiters),
             slots=tuple(
-                SlotView(_text(owner), (int(float(ends)) - int(now)) / 1e6)
+                SlotView(_flight(owner), (int(float(ends)) - int(now)) / 1e6)
                 for owner, ends in zip(slots[::2], slots[1::2], strict=True)
                 if int(float(ends)) > int(now)
             ),
@@ -88,6 +88,11 @@ def _lease(now_us: int, found: list[bytes | None], left_ms: int, listening: int)
     alive = None if listening < 0 else bool(listening)
     holder = place_in(_text(inbox)) if inbox else None
     return EntryLease(_text(owner), int(token or 0), since, max(0, left_ms) / 1000, alive, holder)
+
+
+def _flight(slot: bytes) -> str:
+    """A slot also has its own lifetime: see `slot_of` in common.lua."""
+    return _text(slot).partition(" ")[0]
 
 
 def _text(stored: bytes) -> str:

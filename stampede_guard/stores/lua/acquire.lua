@@ -1,5 +1,5 @@
 -- ARGV: flight, inbox, epoch for a new record, lease ms, record ms, takeover ms, newer than this token,
--- the number that may compute at once while the key is uncacheable, ms for each of them, ms for any slot at most.
+-- the number that may compute at once while the key is uncacheable, ms for each of them.
 local flight, inbox, new_epoch = ARGV[1], ARGV[2], ARGV[3]
 local lease_ms, record_ms, takeover_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local now = now_us()
@@ -44,7 +44,7 @@ if passes then
   if lease[1] == flight then
     redis.call('DEL', KEYS[LEASE])
   end
-  if others_in_slots(flight, now, tonumber(ARGV[10] or 0)) >= tonumber(ARGV[8]) then
+  if others_in_slots(flight, now) >= tonumber(ARGV[8]) then
     if inbox ~= '' then
       write('SADD', KEYS[WAITERS], inbox)
       live_longer(KEYS[WAITERS], record_ms)

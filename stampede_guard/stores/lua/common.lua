@@ -125,24 +125,44 @@ local function largest(...)
   return most
 end
 
--- How many other flights compute without the lease: fallbacks, and flights of an uncacheable key. `longest_ms`: the
--- longest lifetime of a slot. A slot with more time left was taken before the clock stepped back.
-local function others_in_slots(flight, now, longest_ms)
+-- The flight of a slot, and the ms that it was given. Older versions store the flight alone: ms is unknown (0) then.
+local function slot_of(member)
+  local flight, ms = string.match(member, '^(.+) (%d+)$')
+  return flight or member, tonumber(ms or 0)
+end
+
+-- How many other flights compute without the lease: fallbacks, and flights of an uncacheable key. A slot with more time
+-- left than it was given was taken before the clock stepped back.
+local function others_in_slots(flight, now)
   write('ZREMRANGEBYSCORE', KEYS[SLOTS], '-inf', text(now))
-  if longest_ms > 0 then
-    redis.call('ZREMRANGEBYSCORE', KEYS[SLOTS], '(' .. text(now + longest_ms * 1000), '+inf')
+  local slots, others = redis.call('ZRANGE', KEYS[SLOTS], 0, -1, 'WITHSCORES'), 0
+  for place = 1, #slots, 2 do
+    local owner, ms = slot_of(slots[place])
+    if ms > 0 and tonumber(slots[place + 1]) - now > ms * 1000 then
+      redis.call('ZREM', KEYS[SLOTS], slots[place])
+    elseif owner ~= flight then
+      others = others + 1
+    end
   end
-  local taken = redis.call('ZCARD', KEYS[SLOTS])
-  return redis.call('ZSCORE', KEYS[SLOTS], flight) and taken - 1 or taken
+  return others
 end
 
-local function take_slot(flight, now, ms)
-  redis.call('ZADD', KEYS[SLOTS], text(now + ms * 1000), flight)
-  live_longer(KEYS[SLOTS], ms)
-end
-
+-- Whether the flight had one until now.
 local function give_slot_back(flight)
-  return redis.pcall('ZREM', KEYS[SLOTS], flight) == 1
+  local slots, given = redis.pcall('ZRANGEBYSCORE', KEYS[SLOTS], '(' .. text(now_us()), '+inf'), false
+  for _, member in ipairs(slots.err and {} or slots) do
+    if slot_of(member) == flight then
+      given = redis.call('ZREM', KEYS[SLOTS], member) == 1
+    end
+  end
+  return given
+end
+
+-- Each slot has its own lifetime: an asker with shorter times, in a rolling deploy, must not take it for an old one.
+local function take_slot(flight, now, ms)
+  give_slot_back(flight)
+  redis.call('ZADD', KEYS[SLOTS], text(now + ms * 1000), flight .. ' ' .. text(ms))
+  live_longer(KEYS[SLOTS], ms)
 end
 
 -- Notifies every process that keeps copies. No write may follow.

@@ -1,5 +1,4 @@
--- ARGV: flight, epoch for a new record, limit, slot ms, record ms, newer than this token, ms for any slot
--- at most.
+-- ARGV: flight, epoch for a new record, limit, slot ms, record ms, newer than this token.
 local flight, limit = ARGV[1], tonumber(ARGV[3])
 local slot_ms, record_ms = tonumber(ARGV[4]), tonumber(ARGV[5])
 local now = now_us()
@@ -8,7 +7,7 @@ if value_token and value_token > tonumber(ARGV[6]) and is_fresh(total_ms, stale_
   return {'found', redis.call('GET', KEYS[VALUE]), pttl}
 end
 
-if others_in_slots(flight, now, tonumber(ARGV[7] or 0)) >= limit then
+if others_in_slots(flight, now) >= limit then
   return {'denied'}
 end
 local record = fields(KEYS[RECORD], 'epoch', 'last')

@@ -294,11 +294,6 @@ class Judge:
         for name, key in case.keys.items():
             if self.trip > case.least_of("lease_ttl", name) / 3:
                 continue
-            if case.most_of("lease_ttl", name) > case.least_of("lease_ttl", name) or (
-                case.most_of("fallback_timeout", name) > case.least_of("fallback_timeout", name)
-            ):
-                # A place that lasts longer than the asker's own is taken for one from before a step of the clock.
-                continue
             timed = key.fields["compute_timeout"] < 60.0
             if key.many and (timed or key.uncacheable or case.most_of("fallback_limit", name)):
                 # A batch computes on for its other ids when the place of one has ended.
