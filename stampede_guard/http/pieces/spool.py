@@ -135,9 +135,11 @@ class Spool:
         if self._needed is None:
             return
         self._needed = place
-        if self._is_cut_off and place > self._begin:
-            del self._memory[: place - self._begin]
-            self._begin = place
+        # It may be ahead: it read the first bytes before they came here.
+        read = min(place, self.length) - self._begin
+        if self._is_cut_off and read > 0:
+            del self._memory[:read]
+            self._begin += read
         self._tell()
 
     # -------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stampede_guard.http.pieces.spool import Spool
@@ -35,6 +35,7 @@ class Shelf:
         return Spool(self.put, self.look, size=SIZE, most=most)
 
 
+@example(chunks=[b"ab", b"cd"], keeps=0, most=1, begin=3, turns=[])
 @given(
     chunks=st.lists(st.binary(max_size=9), max_size=8),
     keeps=st.integers(0, 9),
