@@ -260,6 +260,8 @@ class Cache:
         waiting.discard(fetch)
         if not waiting:
             del self._waiting[place]
+        elif len(waiting) == 1:
+            next(iter(waiting)).stay_alone()
 
     def waiting_for(self, key: str, *, but: Fetch) -> list[Fetch]:
         return [fetch for fetch in self._waiting.get(_place(key), ()) if fetch is not but]

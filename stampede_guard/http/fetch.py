@@ -99,10 +99,13 @@ class Fetch:
         """
         self.leave()
         exchange = self._exchange
-        if exchange is None or exchange.task.done():
-            return
-        if exchange.live or not self._is_for_others():
+        if exchange and not exchange.task.done() and (exchange.live or not self._is_for_others()):
             await exchange.unwind()
+
+    def stay_alone(self) -> None:
+        """No other request waits any more."""
+        if self._exchange is not None:
+            self._exchange.count_others()
 
     def _is_for_others(self) -> bool:
         exchange = self._exchange
@@ -223,7 +226,7 @@ class Fetch:
         if isinstance(draft, str):
             if draft == ELSEWHERE and self._misplaced is not None:
                 self.refusal = ELSEWHERE
-                self._hand_over(exchange)
+                self.hand_over(exchange)
                 await self._cache.searching.tell(self.request, self._misplaced)
                 # Waiters ask the store again, each under the name that is known by now. The stored response stays:
                 # one client's error page must not take it away from all equal queries.
@@ -337,10 +340,10 @@ class Fetch:
             self.is_sure = of_all or own in before
             another = self.requester.ordinary and bool(before) and own not in before
             self.personal = not (another or self._cache.marks.passes(self._name))
-        self._hand_over(exchange)
+        self.hand_over(exchange)
         return REFUSED
 
-    def _hand_over(self, exchange: Exchange) -> None:
+    def hand_over(self, exchange: Exchange) -> None:
         exchange.go_live()
         if not self.live.done():
             self.live.set_result(exchange)

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from stampede_guard.http.pieces.spool import Spool
-from stampede_guard.http.requests.exchange import Exchange, Message, Send
+from stampede_guard.http.requests.exchange import BrokenOff, Exchange, Message, Send
 from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.fields import without_hops
 
@@ -84,7 +84,11 @@ async def read_along(exchange: Exchange, headers: Headers, send: Send, until_sto
         if sent == exchange.length or (exchange.complete and sent == exchange.size):
             await until_stored()
         more = not exchange.complete or sent < exchange.size
+        if not more and exchange.is_short:
+            break
         await send({"type": "http.response.body", "body": part.chunk, "more_body": more})
+    if exchange.is_short:
+        raise BrokenOff("the body is not as long as Content-Length says")
     if more:
         await until_stored()
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -223,6 +223,78 @@ async def test_a_renewal_in_the_background_goes_on_when_the_request_that_began_i
         assert app.calls == 2
 
 
+def stopping(app: App) -> None:
+    """It ends when its client leaves, also before its first line, as streams of Starlette do."""
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        async def left() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        tasks = {asyncio.ensure_future(app.go.wait()), asyncio.ensure_future(left())}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if app.go.is_set():
+                await start(send, cached())
+                await send({"type": "http.response.body", "body": b"answer %d" % number})
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    app.handler = handler
+    app.go.clear()
+
+
+async def test_an_application_that_stops_for_its_client_goes_on_for_those_who_wait_with_it() -> None:
+    app = App()
+    stopping(app)
+    async with Fleet(app) as fleet:
+        gone = asyncio.Event()
+        leader = asyncio.ensure_future(request(fleet.middlewares[0], "GET", "/", gone=gone))
+        await joined(fleet, 1)
+        herd = fleet.herd(5)
+        await joined(fleet, 6)
+        gone.set()
+        # Its turn to hear of it.
+        for _ in range(20):
+            await asyncio.sleep(0)
+        app.go.set()
+        async with asyncio.timeout(60):
+            answers = [await leader, *await asyncio.gather(*herd)]
+        assert {answer.body for answer in answers} == {b"answer 1"}
+        assert app.calls == 1
+
+
+async def test_it_stops_when_those_have_left_too() -> None:
+    app = App()
+    stopping(app)
+    async with Fleet(app) as fleet:
+        gone = asyncio.Event()
+        leader = asyncio.ensure_future(request(fleet.middlewares[0], "GET", "/", gone=gone))
+        await joined(fleet, 1)
+        herd = fleet.herd(2)
+        await joined(fleet, 3)
+        gone.set()
+        for task in herd:
+            task.cancel()
+        async with asyncio.timeout(60):
+            await asyncio.wait([*herd, leader])
+        assert app.open == 0
+
+
+async def test_a_renewal_that_a_head_began_ends_though_nobody_reads_its_answer() -> None:
+    app = App({"cache-control": "max-age=10, stale-while-revalidate=60", "etag": '"a"'})
+    async with Fleet(app) as fleet:
+        await fleet.get()
+        fleet.clock.advance(20)
+        assert "hit" in status_of(await fleet.get(method="HEAD"))
+        await until(lambda: app.calls == 2)
+        await fleet.settled()
+        async with asyncio.timeout(60):
+            await until(lambda: app.open == 0)
+        assert (await fleet.get()).get("age") == "0"
+
+
 async def test_a_client_that_hangs_up_on_a_real_server_harms_nobody() -> None:
     app = App()
     middle = asyncio.Event()

@@ -181,6 +181,22 @@ async def test_what_is_read_while_it_is_written_is_one_answer_for_all_in_the_pro
         assert app.calls == 1
 
 
+async def test_what_is_shorter_than_announced_is_no_whole_for_those_who_read_along() -> None:
+    app = App()
+    more = in_parts(app, cached(content_length="51"), 5)
+    app.go.clear()
+    async with Fleet(app) as fleet:
+        clients = [Client(fleet) for _ in range(3)]
+        await joined(fleet, 3)
+        for _ in range(5):
+            more.release()
+        async with asyncio.timeout(60):
+            ends = await asyncio.gather(*(client.task for client in clients), return_exceptions=True)
+        assert [type(error).__name__ for error in ends] == ["BrokenOff"] * 3
+        assert all(client.messages[-1]["more_body"] for client in clients[1:])
+        assert app.calls == 1
+
+
 async def test_a_websocket_and_what_else_is_not_http_passes_message_by_message() -> None:
     echoed: list[Any] = []
 

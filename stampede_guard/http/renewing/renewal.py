@@ -70,9 +70,8 @@ async def learned(
         verdict = head_verdict(old.response, head)
         if verdict == "update":
             value = await fetch.kept(_updated(fetch, old, head, requested_at))
-            if not fetch.live.done():
-                exchange.go_live()
-                fetch.live.set_result(exchange)
+            # To its client. Without one, the application would wait for ever for a reader.
+            fetch.hand_over(exchange)
             return value
         # A response for one client says nothing about what others are served.
         of_one = fetch.judge(head, requested_at, nonce="") in OF_ONE_CLIENT

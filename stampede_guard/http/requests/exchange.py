@@ -129,8 +129,9 @@ class Exchange:
     async def _receive(self) -> Message:
         message = await self._server()
         if message["type"] == "http.disconnect":
-            # Its client has left. That concerns only this client if others wait for the same response.
-            while self._kept and not (self.live or self.complete or self._over) and self._serves_others:
+            # Its client has left. That concerns only this client if others wait for the same response. It also holds
+            # before the first line: each client that asks and leaves would end a call that a herd waits for.
+            while not (self.live or self.complete or self._over) and self._serves_others:
                 await self._change()
             self.told_of_leaving = True
         return message
@@ -233,11 +234,16 @@ class Exchange:
     def _settled(self) -> bool:
         return self.complete or self.too_large or self._over
 
+    @property
+    def is_short(self) -> bool:
+        """Whether it is complete, but not as long as announced."""
+        return self.complete and self.length is not None and self.length != self.size
+
     def whole(self) -> bytes | None:
         """The body of a settled response; None if it is too large, broken off, or not as long as announced."""
         if self.too_large or not self.complete:
             return None
-        if self.length is not None and self.length != self.size:
+        if self.is_short:
             self.error = self.error or BrokenOff("the body is not as long as Content-Length says")
             return None
         return b"".join([part.chunk for part in self._parts])
@@ -306,6 +312,10 @@ class Exchange:
     @property
     def is_kept(self) -> bool:
         return self._kept
+
+    def count_others(self) -> None:
+        """Another request has stopped waiting for it."""
+        self._tell()
 
     def hand_to(self, send: Send) -> None:
         """From its first line on, every message goes to this client, in the application's own task."""
