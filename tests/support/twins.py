@@ -357,7 +357,7 @@ class Worlds:
             changes["lease"] = replace(entry.lease, expires_us=self.now_us + more * 1000)
         if entry.slots:
             seconds, _ = self.client.time()
-            for flight in self._slots():
+            for flight in self._live_slots():
                 self.client.zadd(self.keys[5], {flight: seconds * 1_000_000 + more * 1000})
             self.client.pexpire(self.keys[5], more)
             changes["slots"] = tuple(
@@ -434,6 +434,11 @@ class Worlds:
             for flight, score in self.client.zrange(self.keys[5], 0, -1, withscores=True)
         }
 
+    def _live_slots(self) -> set[str]:
+        """Slots whose time is over are removed when the script looks next, and count for nothing until then."""
+        seconds, _ = self.client.time()
+        return {member for member, score in self._slots().items() if score > seconds * 1_000_000}
+
     def compare_state(self) -> None:
         assert all(self.client.pttl(key) != -1 for key in self.keys), "something would stay for ever"
         entry = prune(self.entry, self.now_us)
@@ -451,12 +456,9 @@ class Worlds:
         self.compare_lease(lease_key, entry)
         waiters = self.client.smembers(waiters_key) if self.client.type(waiters_key) == b"set" else set()
         assert entry.waiters == {inbox.decode() for inbox in waiters}
-        # Slots whose time is over are removed when the script looks next, and count for nothing until then.
-        seconds, _ = self.client.time()
-        live = {member for member, score in self._slots().items() if score > seconds * 1_000_000}
         assert {
             f"{slot.owner} {slot.total_ms}" if slot.total_ms else slot.owner for slot in entry.slots
-        } == live
+        } == self._live_slots()
 
     def compare_record(self, key: bytes, entry: Entry) -> None:
         record, stored = entry.record, self._hash(key)
