@@ -191,7 +191,7 @@ DOORS = {
     },
     "runs": {"in_thread", "batch", "compare_many", "compare_plain"},
     "judged": {
-        "read", "compute", "put", "may_refresh", "refresh_behind", "last_seen", "is_computing", "replaced", "is_away",
+        "read", "compute", "put", "put_grant", "refresh_behind", "last_seen", "is_computing", "replaced", "is_away",
         "now",
     },
     "near": {"find", "ask", "keep"},

@@ -33,6 +33,7 @@ from stampede_guard.engine.l1 import NOTHING
 from stampede_guard.engine.loops.event_loops import Runtimes
 from stampede_guard.engine.modes.resolver import ModeResolver
 from stampede_guard.engine.modes.shadow import ShadowCounts
+from stampede_guard.engine.putting import PutGrant
 from stampede_guard.engine.refreshing import refresh
 from stampede_guard.engine.stats.counting import Sums
 from stampede_guard.engine.stats.watching import Watching
@@ -57,6 +58,7 @@ __all__ = [
     "Engine",
     "Gathering",
     "Invalidation",
+    "PutGrant",
     "Question",
     "ServedFrom",
     "ShadowCounts",

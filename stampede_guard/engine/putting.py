@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stampede_guard.core.scripts import Granted, Uncacheable
 from stampede_guard.errors import StoreError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stampede_guard.engine.plan import Plan
     from stampede_guard.policy import Policy
 
-__all__ = ["admits", "granted_ahead", "publish", "put", "stored"]
+__all__ = ["PutGrant", "admits", "granted_ahead", "publish", "put", "put_grant", "put_under", "stored"]
 
 log = logging.getLogger("stampede_guard")
 
@@ -65,6 +65,39 @@ async def publish(
     return await runtime.session.publish(
         name, flight=flight, grant=grant, outcome="value", body=body, policy=policy
     )
+
+
+class PutGrant(NamedTuple):
+    """The right to store a value that comes later, unless its entry is invalidated or computed meanwhile."""
+
+    flight: str
+    grant: Granted
+
+
+async def put_grant(runtime: Runtime, name: str, policy: Policy) -> PutGrant | None:
+    """For `put`. None: a computation runs, or the store is away. Never raises `StoreError`."""
+    if runtime.away_for(name):
+        return None
+    flight = runtime.new_id()
+    try:
+        grant = await granted_ahead(runtime, name, flight, policy, newer_than=0)
+    except StoreError:
+        return None
+    return None if grant is None else PutGrant(flight, grant)
+
+
+async def put_under(
+    runtime: Runtime, plan: Plan, name: str, value: Any, policy: Policy, ahead: PutGrant
+) -> bool:
+    """Store a value under an earlier grant. Returns whether the store keeps it. Never raises `StoreError`."""
+    body = plan.codec.encode(value)
+    try:
+        kept = await publish(runtime, name, ahead.flight, ahead.grant, body, policy)
+    except StoreError as error:
+        log.debug("%s: a value given to the engine is not stored: %s", plan.title, error)
+        return False
+    runtime.published(name, value=kept)
+    return kept
 
 
 async def put(runtime: Runtime, plan: Plan, name: str, value: Any, policy: Policy) -> bool:

@@ -93,9 +93,15 @@ async def send_response(
 
 
 async def reply(
-    send: Send, code: int, text: str, status: CacheStatus, settings: Settings, *extra: tuple[bytes, bytes]
+    send: Send,
+    code: int,
+    text: str,
+    status: CacheStatus,
+    settings: Settings,
+    *extra: tuple[bytes, bytes],
+    head: bool = False,
 ) -> None:
-    """A response made by the middleware itself."""
+    """A response made by the middleware itself. `head`: to a HEAD."""
     body = text.encode()
     fields = ((b"content-type", b"text/plain; charset=utf-8"), *extra)
-    await send_response(send, Response(code, fields, body), status, settings, head=False)
+    await send_response(send, Response(code, fields, body), status, settings, head=head)

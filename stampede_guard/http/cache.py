@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.core.entry import Reading
-from stampede_guard.engine.engine import NOTHING
+from stampede_guard.engine.engine import NOTHING, PutGrant
 from stampede_guard.engine.plan import Plan
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.events import Hit, Source, Stale
@@ -38,6 +39,7 @@ from stampede_guard.http.spec.reuse import verdict
 from stampede_guard.http.spec.vary import nominated
 from stampede_guard.http.uncacheable.marks import ENOUGH, Marks
 from stampede_guard.http.uncacheable.urls import UncacheableUrls
+from stampede_guard.policy import Policy
 
 __all__ = ["Cache"]
 
@@ -238,12 +240,12 @@ class Cache:
     def refresh(self, found: Lookup, request: CacheRequest) -> None:
         """In the background, once fleet-wide. It has its own request, because the current one will have ended."""
         name, old = self.engine.prefix + found.key, found.reading
-        if old is None or not self.judged.may_refresh(name, old):
+        if old is None:
             return
         if self.in_vain.passes(found.key) and not is_anybodys(request, self.settings):
             return
         if not self.marks.passes(found.key, lambda: request.requester):
-            self.judged.refresh_behind(self.plan, name, Fetch(self, request, found.key).run, old)
+            self.judged.refresh_behind(self.plan, name, lambda: Fetch(self, request, found.key).run, old)
 
     def begin(self, scope: Scope, context: contextvars.Context, receive: Receive, **options: Any) -> Exchange:
         most = self.settings.max_body_bytes
@@ -325,13 +327,21 @@ class Cache:
                 self.engine.store.note_refusal(error, "invalidate")
             log.warning("what a request has changed could not be invalidated: %s", error)
 
-    async def put(self, key: str, stored: StoredResponse) -> None:
-        """Store a response that arrived without a request for it, after the invalidation that it caused. A running
-        computation is newer.
+    async def put_later(
+        self, key: str, draft: StoredResponse
+    ) -> Callable[[StoredResponse], Awaitable[bool]] | None:
+        """How to store a response that arrives without a request for it, after the invalidation that it caused. An
+        invalidation before its end counts: it may have changed again. None: a running computation is newer.
         """
-        policy = lifetimes(stored, self.plan.policy)
-        if policy is not None and self.engine.modes.of(self.plan) == "on":
-            await self.judged.put(self.plan, self.engine.prefix + key, stored, policy)
+        policy = lifetimes(draft, self.plan.policy)
+        if policy is None or self.engine.modes.of(self.plan) != "on":
+            return None
+        name = self.engine.prefix + key
+        ahead = await self.judged.put_grant(name, policy)
+        return ahead and functools.partial(self._put, name, policy, ahead)
+
+    async def _put(self, name: str, policy: Policy, ahead: PutGrant, whole: StoredResponse) -> bool:
+        return await self.judged.put(self.plan, name, whole, policy, ahead=ahead)
 
     async def aclose(self) -> None:
         """The guard first: running calls must end while the application still has its database. But the bodies under

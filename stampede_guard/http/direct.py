@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ from stampede_guard.http.answer import marked
 from stampede_guard.http.cache import Cache, targets_of
 from stampede_guard.http.judging import judge, with_body
 from stampede_guard.http.requests.entries import base_name, target_of
-from stampede_guard.http.requests.exchange import Message, Receive, Send, as_fields
+from stampede_guard.http.requests.exchange import Message, Receive, Send, as_fields, content_length
 from stampede_guard.http.requests.origin import tags_invalidated
 from stampede_guard.http.requests.paths import PathFilter
 from stampede_guard.http.requests.request import CacheRequest
@@ -26,7 +26,7 @@ from stampede_guard.http.spec.invalidation import invalidated_targets
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.status import CacheStatus
 
-__all__ = ["changing_others", "direct", "lift", "unsafe"]
+__all__ = ["AnswerToPost", "changing_others", "direct", "lift", "unsafe"]
 
 
 async def direct(
@@ -72,10 +72,10 @@ async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, 
     status = CacheStatus(forwarded="method", detail=request.passed)
     # Its response may be stored for the GETs of all: so no credential is in the key.
     request = replace(request, user="", route=None)
-    kept: list[StoredResponse] = []
-    body: list[bytes] = []
+    later: AnswerToPost | None = None
 
     async def forward(message: Message) -> None:
+        nonlocal later
         if message["type"] == "http.response.start":
             fields = as_fields(message.get("headers", ()))
             response = Response(message["status"], fields)
@@ -86,18 +86,11 @@ async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, 
                 )
             if groups := invalidated_groups(request.method, response):
                 await cache.invalidate_groups(tags_invalidated(groups, request.target, request.fields))
-            draft = _for_get(cache, request, response)
-            if draft is not None:
-                kept.append(draft)
+            if not message.get("trailers"):
+                later = await AnswerToPost.begin(cache, request, response)
             message = {**message, "headers": marked(fields, status, cache.settings)}
-        elif kept and message["type"] == "http.response.body":
-            body.append(bytes(message.get("body", b"")))
-            if sum(map(len, body)) > cache.settings.max_body_bytes:
-                kept.clear()
-            elif not message.get("more_body", False):
-                whole = with_body(kept.pop(), b"".join(body), add_etag=False)
-                name = base_name(cache.prefix, request.target, forwarded=request.forwarded_for)
-                await cache.put(name, whole)
+        elif later is not None:
+            later = await later.take(message)
         await send(message)
 
     await app(request.scope, receive, forward)
@@ -136,6 +129,46 @@ async def _drop_others(scope: Scope, response: Response, cache: Cache, paths: Pa
 
 
 _NAMES_OTHERS = frozenset({b"location", b"content-location", b"cache-group-invalidation"})
+
+
+class AnswerToPost:
+    """The response to a POST while it comes, if it will be stored for GETs of its URL."""
+
+    def __init__(
+        self, cache: Cache, draft: StoredResponse, put: Callable[[StoredResponse], Awaitable[bool]]
+    ) -> None:
+        self._cache = cache
+        self._draft = draft
+        self._put = put
+        self._began = cache.now()
+        self._body: list[bytes] = []
+        self._size = 0
+
+    @classmethod
+    async def begin(cls, cache: Cache, request: CacheRequest, response: Response) -> Self | None:
+        """None: it will not be stored. Awaited before its client gets the first line: what changes the URL after that
+        is newer.
+        """
+        draft = _for_get(cache, request, response)
+        if draft is None:
+            return None
+        name = base_name(cache.prefix, request.target, forwarded=request.forwarded_for)
+        put = await cache.put_later(name, draft)
+        return None if put is None else cls(cache, draft, put)
+
+    async def take(self, message: Message) -> Self | None:
+        """None: it has been stored, or will not be."""
+        chunk = bytes(message.get("body", b""))
+        self._body.append(chunk)
+        self._size += len(chunk)
+        if message["type"] != "http.response.body" or self._size > self._cache.settings.max_body_bytes:
+            return None
+        if message.get("more_body", False):
+            return self
+        if content_length(self._draft.fields) in (None, self._size):
+            whole = with_body(self._draft, b"".join(self._body), add_etag=False)
+            await self._put(replace(whole, age=whole.age + self._cache.now() - self._began))
+        return None
 
 
 def _for_get(cache: Cache, request: CacheRequest, response: Response) -> StoredResponse | None:

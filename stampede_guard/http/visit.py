@@ -150,7 +150,9 @@ class Visit:
     async def _only_if_cached(self) -> None:
         """RFC 9111, 5.2.1.7."""
         status = CacheStatus(detail="only-if-cached")
-        await reply(self._send, 504, "Nothing is stored for this request.", status, self._cache.settings)
+        head = self._request.method == "HEAD"
+        text = "Nothing is stored for this request."
+        await reply(self._send, 504, text, status, self._cache.settings, head=head)
 
     def _hit(
         self, found: Lookup, stored: StoredResponse, age: float, detail: str | None = None
@@ -326,7 +328,8 @@ class Visit:
             await self._serve(found.stored, found.age, self._hit(found, found.stored, found.age, "timeout"))
         else:
             status = CacheStatus(forwarded=why, detail="timeout")
-            await reply(self._send, code, text, status, self._cache.settings, *extra)
+            head = self._request.method == "HEAD"
+            await reply(self._send, code, text, status, self._cache.settings, *extra, head=head)
         return True
 
     # --- as it comes ---------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from stampede_guard import CacheRoute
 from stampede_guard.http.requests.entries import base_name, target_of
-from tests.http.asgi import scope_of
+from tests.http.asgi import request, scope_of
 from tests.http.fleet import App, Fleet, cached, start, status_of
 from tests.support.inside import store_of
 
@@ -246,6 +246,45 @@ async def test_a_field_in_vary_is_in_the_key_and_one_that_is_only_echoed_is_for_
     async with Fleet(app, routes=[route]) as fleet:
         assert b"evil" in (await fleet.get(x_forwarded_host="evil")).body
         assert b"evil" not in (await fleet.get()).body
+
+
+async def test_two_lines_of_a_field_in_vary_are_not_the_one_line_that_they_would_be_together() -> None:
+    app = App()
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        # As frameworks do: the first one.
+        agent = next(value for name, value in scope["headers"] if name == b"user-agent")
+        await start(send, cached(vary="user-agent"))
+        await send({"type": "http.response.body", "body": agent})
+
+    app.handler = handler
+    agent = "Browser/5.0 (KHTML, like Gecko)"
+    async with Fleet(app) as fleet:
+        for _ in range(2):
+            told = [("user-agent", part) for part in agent.split(", ")]
+            assert (
+                await request(fleet.middlewares[0], "GET", "/", fields=told)
+            ).body == b"Browser/5.0 (KHTML"
+            assert (await fleet.get(user_agent=agent)).body == agent.encode()
+        assert app.calls == 2
+
+
+async def test_a_port_that_a_proxys_scheme_does_not_have_is_in_the_key() -> None:
+    app = echoing("host", headers=cached())
+    async with Fleet(app) as fleet:
+        for _ in range(2):
+            for host in ("shop.test:80", "shop.test"):
+                answer = await fleet.get(host=host, x_forwarded_proto="https")
+                assert answer.body.endswith(host.encode())
+        assert app.calls == 2
+
+
+async def test_a_parameter_behind_a_semicolon_is_in_the_key() -> None:
+    app = echoing(headers={})
+    async with Fleet(app, routes=[CacheRoute("/*", ttl=60, query=("page",))]) as fleet:
+        for given in ("page=1&from=x;page=2", "page=1", "page=1&from=x"):
+            answer = await fleet.get(f"/list?{given}")
+            assert answer.body == f"/list {given.removesuffix('&from=x')}".encode()
 
 
 async def test_thousands_of_queries_leave_nothing_behind_in_the_process() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.engine import serving
 from stampede_guard.engine.l1 import NOTHING
-from stampede_guard.engine.putting import put
+from stampede_guard.engine.putting import PutGrant, put, put_grant, put_under
 
 if TYPE_CHECKING:
     from stampede_guard.core.entry import Reading
@@ -47,21 +47,28 @@ class JudgedDoor:
             return serving.serve_bypassed(runtime, plan, name, run)
         return serving.fly(runtime, plan, name, run, old)
 
-    def may_refresh(self, name: str, old: Reading) -> bool:
-        """Whether a refresh of `old` in the background is of use now."""
-        return self._runtimes.here().may_refresh(name, old)
-
-    def refresh_behind(self, plan: Plan, name: str, run: Run, old: Reading) -> None:
-        """In the background, once fleet-wide."""
+    def refresh_behind(self, plan: Plan, name: str, run: Callable[[], Run], old: Reading) -> None:
+        """In the background, once fleet-wide, if that is of use now. Only then `run` is made."""
         runtime = self._runtimes.here()
-        flight = runtime.take_off(name, plan, run, (), kind="refresh", newer_than=old.token)
+        if not runtime.may_refresh(name, old):
+            return
+        flight = runtime.take_off(name, plan, run(), (), kind="refresh", newer_than=old.token)
         flight.know(old)
 
-    async def put(self, plan: Plan, name: str, value: Any, policy: Policy) -> bool:
+    async def put(
+        self, plan: Plan, name: str, value: Any, policy: Policy, *, ahead: PutGrant | None = None
+    ) -> bool:
         """Store a value that the face has without a computation. A running computation is newer. Returns whether the
-        store keeps the value.
+        store keeps the value. `ahead`: from before the value came. Then an invalidation in between counts.
         """
-        return await put(self._runtimes.here(), plan, name, value, policy)
+        runtime = self._runtimes.here()
+        if ahead is not None:
+            return await put_under(runtime, plan, name, value, policy, ahead)
+        return await put(runtime, plan, name, value, policy)
+
+    async def put_grant(self, name: str, policy: Policy) -> PutGrant | None:
+        """For a value that the face will have later. None: a computation runs, or the store is away."""
+        return await put_grant(self._runtimes.here(), name, policy)
 
     def last_seen(self, name: str) -> Reading | None:
         """The value that this process saw last, as the store would return it now."""

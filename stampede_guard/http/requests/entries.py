@@ -155,7 +155,8 @@ def selected(query: str, route: CacheRoute) -> str:
     # Decoded as the application will read the names: `%70age` is `page`, and would otherwise not count.
     pairs = [(unquote_plus(pair.partition("=")[0]), pair) for pair in query.split("&") if pair]
     if route.query != "sorted":
-        pairs = [(name, pair) for name, pair in pairs if name in route.query]
+        # Some applications also split at semicolons, and read another parameter in it.
+        pairs = [(name, pair) for name, pair in pairs if name in route.query or ";" in pair]
     return "&".join(pair for _, pair in sorted(pairs, key=lambda pair: pair[0]))
 
 

@@ -295,7 +295,12 @@ def told_places(
             told += [(name, pair) for pair in _host_and_proto(value)]
         elif name in places and value.strip().lower().decode("latin-1") != own.get(name):
             told.append((name, value.strip()))
-    return told
+    # The port is left out of a host if it is that of the scheme. For a proxy's own scheme it may be another one.
+    return told and told + [(b"host", line) for line in _hosts(fields) if line.decode("latin-1") != host]
+
+
+def _hosts(fields: Fields) -> list[bytes]:
+    return [value.strip(b" \t").lower() for name, value in fields if name == b"host"]
 
 
 def _host_and_proto(line: bytes) -> list[bytes]:

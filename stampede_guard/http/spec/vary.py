@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 
-from stampede_guard.http.spec.fields import combined, members, token
+from stampede_guard.http.spec.fields import lines, members, token
 from stampede_guard.http.spec.message import Fields
 
 __all__ = ["names_in_vary", "nominated", "normal_value"]
@@ -37,9 +37,11 @@ def nominated(request_fields: Fields, names: tuple[bytes, ...]) -> Fields:
         names = tuple([name for name in names if name in given])
     found = []
     for name in names:
-        value = combined(request_fields, name)
-        if value is not None:
-            found.append((name, _short(normal_value(name, value))))
+        values = lines(request_fields, name)
+        if values:
+            # Lines stay apart. 1. A client sends `User-Agent: Old (KHTML` and a second line, `like Gecko)`. 2. Its
+            # application reads the first. 3. Combined, as 4.1 allows, its answer would be for browsers with this name.
+            found.append((name, _short(b"\n".join([normal_value(name, value) for value in values]))))
     return tuple(found)
 
 

@@ -29,7 +29,12 @@ def test_a_missing_field_is_not_an_empty_one() -> None:
     assert nominated(((b"a", b"1"),), names) == ((b"a", b"1"),)
     assert nominated(((b"a", b"1"), (b"b", b"")), names) == ((b"a", b"1"), (b"b", b""))
     assert nominated((), names) == ()
-    assert nominated(((b"a", b"1"), (b"a", b"2")), names) == ((b"a", b"1,2"),)
+
+
+def test_two_lines_are_not_the_one_line_that_they_would_be_together() -> None:
+    twice, once = ((b"a", b"1"), (b"a", b"2")), ((b"a", b"1, 2"),)
+    assert nominated(twice, (b"a",)) == nominated(((b"a", b" 1"), (b"a", b"2 ")), (b"a",))
+    assert nominated(twice, (b"a",)) != nominated(once, (b"a",))
 
 
 @pytest.mark.parametrize(
