@@ -50,15 +50,22 @@ def refuse_others(what: str, given: Iterable[str], known: Collection[str], also:
         raise Misuse(f"{what} has no {name}{hint}; it has {', '.join(known)}")
 
 
-def takes_options(who: str, *, own: Iterable[str] = (), refuse: Refuse | None = None) -> Callable[[F], F]:
+def takes_options(
+    who: str,
+    *,
+    own: Iterable[str] = (),
+    refuse: Refuse | None = None,
+    passed_on: Callable[[], Collection[str]] = tuple,
+) -> Callable[[F], F]:
     """Check the keywords of each call of this function before it runs. `who` is its name in errors.
 
     The function checks the types of its `own` options itself, with a better text. `refuse` is called first for unknown
-    names. It may raise a better error. Raises `Misuse`. For a value of the wrong type that is a `PolicyError`.
+    names. It may raise a better error. `passed_on` returns further names, which a driver takes: they are allowed, but
+    not listed. Raises `Misuse`. For a value of the wrong type that is a `PolicyError`.
     """
 
     def decorate(function: Any) -> Any:
-        options = _Options(who, function, frozenset(own), refuse)
+        options = _Options(who, function, frozenset(own), refuse, passed_on)
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -108,11 +115,13 @@ class _Options:
         function: Any,
         own: frozenset[str],
         refuse: Refuse | None,
+        passed_on: Callable[[], Collection[str]],
     ) -> None:
         self._who = who
         self._function = function
         self._own = own
         self._refuse = refuse
+        self._passed_on = passed_on
 
     @functools.cached_property
     def _known(self) -> dict[str, _OptionKind | None] | None:
@@ -151,9 +160,9 @@ class _Options:
         if not given.keys() <= known.keys():
             if self._refuse is not None:
                 self._refuse({name: given[name] for name in given if name not in known}, known)
-            refuse_others(self._who, given, self._listed, also=known)
+            refuse_others(self._who, given, self._listed, also={*known, *self._passed_on()})
         for name, value in given.items():
-            kind = known[name]
+            kind = known.get(name)
             if kind is not None and not kind.accepts(value):
                 raise PolicyError(name, value, f"{self._who} takes {kind.words}{_cure(name, value, kind)}")
 

@@ -22,6 +22,7 @@ from stampede_guard.engine.threads.portal import portal
 from stampede_guard.engine.threads.surroundings import surroundings_of_caller
 from stampede_guard.errors import Misuse
 from stampede_guard.options import ALL, takes_options
+from stampede_guard.policy import check_fields
 from stampede_guard.values.codec import settled
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class SyncGuard:
         **options: Unpack[ValueOptions],
     ) -> T: ...
 
+    @takes_options("guard.sync.get_or_compute", own=ALL, refuse=check_fields)
     def get_or_compute(
         self,
         key: str,
@@ -95,6 +97,7 @@ class SyncGuard:
         """The same as `await guard.get_or_compute(key, compute)`, with its options, results and errors."""
         return self.get_or_compute_with_info(key, compute, type=type, in_thread=in_thread, **options).value
 
+    @takes_options("guard.sync.get_or_compute_with_info", own=ALL, refuse=check_fields)
     def get_or_compute_with_info(
         self,
         key: str,
@@ -114,6 +117,7 @@ class SyncGuard:
         made: CallInfo[Any] = self._computing(call, key, compute, type, options, in_thread, uncached)
         return made
 
+    @takes_options("guard.sync.refresh", own=ALL, refuse=check_fields)
     def refresh(
         self,
         key: str,
@@ -140,6 +144,7 @@ class SyncGuard:
     @overload
     def single(self, key: str, *, type: Any = Any, **options: Unpack[ValueOptions]) -> SyncSingle[Any]: ...
 
+    @takes_options("guard.sync.single", own=ALL, refuse=check_fields)
     def single(self, key: str, *, type: Any = Any, **options: Unpack[ValueOptions]) -> SyncSingle[Any]:
         """`with guard.sync.single(key, ttl=300) as entry`: the same as `async with guard.single(...)`.
 
@@ -171,7 +176,7 @@ class SyncGuard:
         asked: Any = {"type": type, "default": default, **options}
         return portal().call(guard.get, key, **asked)
 
-    @takes_options("guard.sync.set", own=ALL)
+    @takes_options("guard.sync.set", own=ALL, refuse=check_fields)
     def set(self, key: str, value: Any, *, type: Any = Any, **options: Unpack[SetOptions]) -> Stored:
         """The same as `await guard.set(key, value)`."""
         self._refuse_loop("set")

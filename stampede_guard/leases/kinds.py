@@ -6,6 +6,7 @@ import importlib
 import inspect
 import time
 from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
 from typing import Any, Literal, Self, Unpack
 from urllib.parse import urlsplit
 
@@ -105,6 +106,20 @@ class _Elsewhere(Leases):
         return cls(lambda: make(given, **options), **ours)
 
 
+def _asyncpg() -> Any:
+    try:
+        return importlib.import_module("asyncpg")
+    except ImportError:
+        raise Misuse(
+            "leases in PostgreSQL need one more package: pip install '.[postgres]' in a clone of the repository"
+        ) from None
+
+
+def _options_of_asyncpg() -> AbstractSet[str]:
+    # `statement_cache_size` is not an option: behind a pooler, a prepared statement may meet another connection.
+    return inspect.signature(_asyncpg().connect).parameters.keys() - {"dsn", "statement_cache_size"}
+
+
 class PostgresLeases(_Elsewhere):
     """Leases in a table of a PostgreSQL database. Needs the extra `postgres`."""
 
@@ -113,12 +128,13 @@ class PostgresLeases(_Elsewhere):
         return postgres.PostgresBackend
 
     @classmethod
+    @takes_options("PostgresLeases.from_url", own=ALL, passed_on=_options_of_asyncpg)
     def from_url(cls, url: str, **options: Unpack[PostgresUrlOptions]) -> Self:
         """`postgresql://user:password@host/database`. Options: those of `Leases`, and of `PostgresBackend.from_url`.
 
         Raises `UrlError` for another kind of URL. Raises `Misuse` for an unknown option, or if asyncpg is missing.
         """
-        driver = _asyncpg()
+        _asyncpg()
         scheme = checks.text(url).partition("://")[0].partition("+")[0]
         if scheme in ("redis", "rediss", "unix", "memory"):
             other = "MemoryLeases()" if scheme == "memory" else "RedisLeases.from_url(...)"
@@ -126,10 +142,6 @@ class PostgresLeases(_Elsewhere):
                 f"PostgresLeases is for postgresql://user@host/database, not {scheme}://: write {other}"
             )
         _check_port(url)
-        # `statement_cache_size` is not an option: behind a pooler, a prepared statement may meet another connection.
-        drivers = inspect.signature(driver.connect).parameters.keys() - {"dsn", "statement_cache_size"}
-        whose = "PostgresLeases (beside what asyncpg.connect takes)"
-        refuse_others(whose, options, PostgresOptions.__annotations__, also={"url", *drivers})
         listen: object = options.get("listen", True)
         if not isinstance(listen, bool) and "://" not in checks.text(listen):
             raise PolicyError("listen", listen, "write True, False, or a URL past the pooler")
@@ -195,15 +207,6 @@ class RedisLeases(_Elsewhere):
         if "longest_lease" in options:
             made["longest_lease"] = checks.seconds("longest_lease", options["longest_lease"])
         return cls._made(way, given, made)
-
-
-def _asyncpg() -> Any:
-    try:
-        return importlib.import_module("asyncpg")
-    except ImportError:
-        raise Misuse(
-            "leases in PostgreSQL need one more package: pip install '.[postgres]' in a clone of the repository"
-        ) from None
 
 
 def _check_port(url: object) -> None:

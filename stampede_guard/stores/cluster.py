@@ -8,6 +8,7 @@ from typing import Any
 from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.connection import AbstractConnection, Connection
 
+from stampede_guard.options import takes_options
 from stampede_guard.stores.clustersession import ClusterSession
 from stampede_guard.stores.connections.slots import Address, Remap
 from stampede_guard.stores.connections.tls import sharing
@@ -43,6 +44,7 @@ class ClusterStore:
         self._settings = own_settings(settings)
 
     @classmethod
+    @takes_options("ClusterStore.from_client", own=("client",))
     def from_client(cls, client: RedisCluster, *, deadline: float = DEADLINE) -> ClusterStore:
         """Takes the settings of the user's client. The client's connections are not used."""
         nodes = client.nodes_manager

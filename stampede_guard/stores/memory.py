@@ -35,6 +35,7 @@ from stampede_guard.core.scripts import (
     Renewal,
 )
 from stampede_guard.errors import StoreRefused
+from stampede_guard.options import takes_options
 from stampede_guard.policy import Policy
 from stampede_guard.stores.connections.wire import modes_name
 from stampede_guard.stores.entries import Entries
@@ -73,6 +74,7 @@ class MemoryStore:
 
     shared = False
 
+    @takes_options("MemoryStore")
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, max_bytes: int = MOST_BYTES) -> None:
         self.clock = clock
         self._entries = Entries()

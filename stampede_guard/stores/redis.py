@@ -17,6 +17,7 @@ from redis.exceptions import AskError, ClusterCrossSlotError, ResponseError
 from stampede_guard.core.breaker import PROBE_SECONDS
 from stampede_guard.core.entry import Reading
 from stampede_guard.errors import StoreError, WrongTopology
+from stampede_guard.options import takes_options
 from stampede_guard.stores.connections.calls import READS_PER_CALL as _MOST_READS
 from stampede_guard.stores.connections.calls import ReadCall, Script, ScriptCall
 from stampede_guard.stores.connections.inboxname import inbox_name
@@ -55,6 +56,7 @@ class RedisStore:
         where = found.get("path") or f"{found.get('host', '')}:{found.get('port', '')}"
         return f"redis://{where}"
 
+    @takes_options("RedisStore", own=("client",))
     def __init__(self, client: Redis, *, deadline: float = DEADLINE) -> None:
         # Keep the client alive: a sentinel's pool is only weakly referenced in its own settings.
         self._client = client
@@ -64,6 +66,7 @@ class RedisStore:
         self.deadline = deadline
 
     @classmethod
+    @takes_options("RedisStore.from_url", own=("url",))
     def from_url(cls, url: str, *, deadline: float = DEADLINE) -> RedisStore:
         return cls(Redis.from_url(url), deadline=deadline)
 

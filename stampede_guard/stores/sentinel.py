@@ -16,6 +16,7 @@ from redis.asyncio.connection import AbstractConnection, Connection, SSLConnecti
 from redis.asyncio.sentinel import SentinelConnectionPool
 
 from stampede_guard.errors import Misuse
+from stampede_guard.options import takes_options
 from stampede_guard.stores.connections.lane import disconnect
 from stampede_guard.stores.connections.patience import patiently
 from stampede_guard.stores.connections.slots import Address
@@ -62,6 +63,7 @@ class SentinelStore:
         self.deadline = deadline
 
     @classmethod
+    @takes_options("SentinelStore.from_client", own=("client",))
     def from_client(cls, client: Redis, *, deadline: float = DEADLINE) -> SentinelStore:
         """`client` comes from `Sentinel.master_for`. Raises `Misuse` for a client of the replicas."""
         pool = client.connection_pool

@@ -17,9 +17,10 @@ from typing import Any, Unpack, get_args, get_origin
 import asyncpg
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster, Sentinel
 
 import stampede_guard
+from scripts.api_snapshot import SNAPSHOT
 from stampede_guard import (
     CacheRoute,
     Limits,
@@ -67,8 +68,16 @@ LIBRARY_CALLS = {
     "FaultyStore.answer",
     "FaultyStore.open_session",
     "Outbox.claim",
-}
-"""What only the library calls. `Warmer.keep` passes all names on to a function of the application."""
+    *(f"MemoryStore.{name}" for name in (
+        "change", "look", "open_session", "subscribe", "switch", "switches", "tell_watchers", "unsubscribe", "watch"
+    )),
+    "RedisStore.open_session", "ClusterStore", "ClusterStore.connect", "ClusterStore.open_session",
+    "SentinelStore", "SentinelStore.open_session",
+}  # fmt: skip
+"""What only the library calls, also of the classes that users make.
+
+`Warmer.keep` passes all names on to a function of the application.
+"""
 
 
 class Guards:
@@ -95,6 +104,11 @@ FILLERS: dict[str, Any] = {
     "name": "import", "key": "report:7", "guard": Guards.guard, "client": MemoryStore(), "by": "alice", "token": 1,
     "PostgresLeases.from_url.url": "postgresql://nobody@localhost/none",
     "RedisLeases.from_url.url": "redis://localhost:1/0",
+    "RedisStore.client": Redis(), "RedisStore.from_url.url": "redis://localhost:1/0",
+    "ClusterStore.from_client.client": RedisCluster("localhost", 1),
+    "SentinelStore.from_client.client": Sentinel([("localhost", 1)]).master_for("main"),
+    "cluster_from_url.url": "redis+cluster://localhost:1",
+    "sentinel_from_url.url": "redis+sentinel://localhost:1/main", "deadline_from.url": "redis://localhost:1/0",
     "connect": compute, "RedisLeases.from_client.client": Redis(),
     "open_backend": lambda: None, "leases": MemoryLeases(), "fn": quality, "function": quality, "target": quality,
     "schedule": Every.of(300), "functions": {"sync": quality}, "pattern": "/reports/*", "rows": None, "ttl": 60,
@@ -106,6 +120,12 @@ ANYTHING = {"type", "pickle", "default"}
 """Options that any value may be given to."""
 
 
+NO_CALLS = (
+    "stampede_guard.api.keywords.",
+    "stampede_guard.http.requests.settings.",
+    "stampede_guard.integrations.outboxes.",
+)
+"""Modules whose names are for type checkers, or which two integrations share."""
 NUMBERS = itertools.count()
 DRIVERS = set(inspect.signature(asyncpg.connect).parameters)
 """Options that are passed on to asyncpg."""
@@ -132,7 +152,7 @@ class Public:
 def public_modules() -> Iterator[Any]:
     """The package, its rooms that users import, and each integration and hook."""
     yield stampede_guard
-    for room in ("leases", "jobs", "testing"):
+    for room in ("leases", "jobs", "stores", "testing"):
         yield importlib.import_module(f"stampede_guard.{room}")
     for room in ("integrations", "observe"):
         package = importlib.import_module(f"stampede_guard.{room}")
@@ -170,8 +190,7 @@ def is_ours(function: Any) -> bool:
     return str(getattr(inspect.unwrap(function), "__module__", "")).startswith("stampede_guard.")
 
 
-def public_callables() -> Iterator[Public]:
-    seen: set[Any] = set()
+def public_callables(seen: set[Any]) -> Iterator[Public]:
     for module in public_modules():
         for name in module.__all__:
             given = getattr(module, name)
@@ -183,8 +202,13 @@ def public_callables() -> Iterator[Public]:
     yield from of_class(SyncGuard, seen)
 
 
+def is_made(given: Any) -> bool:
+    """Whether users write the class themselves, or the library makes all its objects."""
+    return getattr(given, "_is_protocol", False) or (dataclasses.is_dataclass(given) and given not in GIVEN)
+
+
 def of_class(given: Any, seen: set[Any]) -> Iterator[Public]:
-    if getattr(given, "_is_protocol", False) or (dataclasses.is_dataclass(given) and given not in GIVEN):
+    if is_made(given):
         return
     for name, member in inspect.getmembers(given):
         function = getattr(member, "__func__", member)
@@ -218,7 +242,9 @@ def bound(given: Any, name: str) -> Any:
     return getattr(object.__new__(given) if made is None else made(), name)
 
 
-CALLABLES = list(public_callables())
+SEEN: set[Any] = set()
+"""The functions of all that was looked at, also of what only the library calls."""
+CALLABLES = list(public_callables(SEEN))
 
 
 def filler(public: Public, name: str) -> Any:
@@ -226,12 +252,12 @@ def filler(public: Public, name: str) -> Any:
     return FILLERS.get(f"{public}.{name}", FILLERS.get(name, "import"))
 
 
-async def called(public: Public, /, **options: Any) -> None:
-    """Call it with these options, and with something for each parameter that must be given."""
+async def called(public: Public, /, *, without: str = "", **options: Any) -> None:
+    """Call it with these options, and with something for each parameter that must be given, but for this one."""
     filled: dict[str, Any] = {}
     for parameter in inspect.signature(public.call).parameters.values():
         needed = parameter.default is parameter.empty and parameter.kind in NAMED
-        if needed and parameter.name not in options:
+        if needed and parameter.name not in options and parameter.name != without:
             filled[parameter.name] = filler(public, parameter.name)
     if public.name.endswith(("locked_cache", "cached_many", "cached_view")):
         filled |= {"name": f"function{next(NUMBERS)}"} if "name" not in options else {}
@@ -269,6 +295,29 @@ def test_the_callables_that_users_know_are_among_those_found() -> None:
     }  # fmt: skip
 
 
+def test_every_callable_of_the_published_list_is_among_those_found() -> None:
+    """`docs/api.txt` is made from the source, and this file's list by introspection."""
+    lines = SNAPSHOT.read_text("utf-8").splitlines()
+    missed = [path for path in (line.partition("(")[0] for line in lines if "(" in line) if is_missed(path)]
+    assert not missed
+
+
+def is_missed(path: str) -> bool:
+    if path.startswith(NO_CALLS):
+        return False
+    owner, found = None, pkgutil.resolve_name(path.partition(":")[0])
+    if ":" not in path and inspect.isclass(holder := pkgutil.resolve_name(path.rpartition(".")[0])):
+        owner = holder
+    made = found if inspect.isclass(found) else owner
+    if made is not None and (
+        issubclass(made, BaseException) or made in SIGNATURES_OF_OTHERS or is_made(made)
+    ):
+        return False
+    function = found.__init__ if inspect.isclass(found) else getattr(found, "__func__", found)
+    is_one = inspect.isfunction(function) and is_ours(function) and bool(names_of(function))
+    return is_one and function not in SEEN
+
+
 @pytest.mark.parametrize("public", CALLABLES, ids=str)
 async def test_a_misspelt_option_is_refused_with_the_nearest_one(public: Public) -> None:
     for option in public.names:
@@ -277,6 +326,26 @@ async def test_a_misspelt_option_is_refused_with_the_nearest_one(public: Public)
                 await called(public, **{wrong: Wrong()})
             assert wrong in str(refused.value), (option, wrong)
             assert f"do you mean {option}?" in str(refused.value), (option, wrong)
+
+
+@pytest.mark.parametrize("public", CALLABLES, ids=str)
+async def test_a_misspelt_name_is_refused_also_without_the_right_one(public: Public) -> None:
+    """Python's own error says only what is missing."""
+    parameters = inspect.signature(public.call).parameters.values()
+    for needed in (each.name for each in parameters if each.default is each.empty and each.kind in NAMED):
+        for wrong in set(misspelt(needed)) - set(public.names):
+            with pytest.raises(Misuse) as refused:
+                await called(public, without=needed, **{wrong: filler(public, needed)})
+            assert wrong in str(refused.value), (needed, wrong)
+            assert f"do you mean {needed}?" in str(refused.value), (needed, wrong)
+
+
+@pytest.mark.parametrize("public", CALLABLES, ids=str)
+async def test_a_foreign_name_is_refused_with_the_names_that_are_allowed(public: Public) -> None:
+    with pytest.raises(Misuse) as refused:
+        await called(public, qqqq=Wrong())
+    assert "qqqq" in str(refused.value)
+    assert any(name in str(refused.value) for name in public.names), str(refused.value)
 
 
 @pytest.mark.parametrize("public", [each for each in CALLABLES if each.options], ids=str)

@@ -23,6 +23,8 @@ __all__ = ["KeyedEntry", "KeyedValues"]
 T = TypeVar("T")
 D = TypeVar("D")
 Compute = Callable[[], Awaitable[T]]
+OWN_OF_CALLS = (*OWN_OF_VALUES, "key", "compute")
+"""What `KeyedValues.entry` checks itself."""
 
 
 class KeyedEntry(NamedTuple):
@@ -78,6 +80,7 @@ class KeyedValues:
         **options: Unpack[ValueOptions],
     ) -> T: ...
 
+    @takes_options("guard.get_or_compute", own=OWN_OF_CALLS, refuse=check_fields)
     async def get_or_compute(
         self,
         key: str,
@@ -122,6 +125,7 @@ class KeyedValues:
         **options: Unpack[ValueOptions],
     ) -> CallInfo[T]: ...
 
+    @takes_options("guard.get_or_compute_with_info", own=OWN_OF_CALLS, refuse=check_fields)
     async def get_or_compute_with_info(
         self,
         key: str,
@@ -158,6 +162,7 @@ class KeyedValues:
         **options: Unpack[ValueOptions],
     ) -> T: ...
 
+    @takes_options("guard.refresh", own=OWN_OF_CALLS, refuse=check_fields)
     async def refresh(
         self,
         key: str,
@@ -178,6 +183,7 @@ class KeyedValues:
     @overload
     def single(self, key: str, *, type: Any = Any, **options: Unpack[ValueOptions]) -> Single[Any]: ...
 
+    @takes_options("guard.single", own=OWN_OF_CALLS, refuse=check_fields)
     def single(self, key: str, *, type: Any = Any, **options: Unpack[ValueOptions]) -> Single[Any]:
         """`async with guard.single("report:7", ttl=300) as entry`: one caller fleet-wide finds `entry.missing`.
 

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, parse_url
 
 from stampede_guard.errors import UrlError
+from stampede_guard.options import takes_options
 from stampede_guard.stores.cluster import ClusterStore
 from stampede_guard.stores.connections.slots import Address
 from stampede_guard.stores.connections.tls import SharedContext, sharing
@@ -39,6 +40,7 @@ class _Parts:
         return SSLConnection if self.tls else Connection
 
 
+@takes_options("cluster_from_url", own=("url",))
 def cluster_from_url(url: str, *, deadline: float = DEADLINE) -> ClusterStore:
     """`redis+cluster://user:password@host:port,host:port`; `rediss+cluster://` for TLS.
 
@@ -55,6 +57,7 @@ def cluster_from_url(url: str, *, deadline: float = DEADLINE) -> ClusterStore:
     )
 
 
+@takes_options("sentinel_from_url", own=("url",))
 def sentinel_from_url(url: str, *, deadline: float = DEADLINE) -> SentinelStore:
     """`redis+sentinel://user:password@host:port,host:port/service/db`; `rediss+sentinel://` for TLS, everywhere.
 

@@ -9,6 +9,7 @@ import math
 from urllib.parse import parse_qsl
 
 from stampede_guard.errors import UrlError
+from stampede_guard.options import takes_options
 from stampede_guard.stores.settings import DEADLINE
 
 __all__ = ["LONGEST_DEADLINE", "deadline_from"]
@@ -31,6 +32,7 @@ _ONLY = {"protocol": "2", "decode_responses": "false"}
 """The URL may state what a guard does anyway."""
 
 
+@takes_options("deadline_from", own=("url",))
 def deadline_from(url: str) -> float:
     """Seconds for connecting and for each answer: `socket_timeout` of the URL, else 0.5. Raises `UrlError`."""
     deadline = DEADLINE
