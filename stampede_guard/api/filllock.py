@@ -16,12 +16,13 @@ go on at once, as they would have done without it. So it is no mutex.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Hashable
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.errors import PolicyError
@@ -33,6 +34,14 @@ __all__ = ["DEFAULT_WAIT", "FillLock", "fill_lock"]
 DEFAULT_WAIT = 10.0
 
 _Place = tuple[int, "asyncio.Task[Any] | None"]
+
+
+class _Caller(NamedTuple):
+    """Who is inside. `frame`: the number of the frame whose `with` block it is. `mine`: what others wait for."""
+
+    frame: int
+    place: _Place
+    mine: _First | None
 
 
 class _First:
@@ -68,7 +77,7 @@ class FillLock:
     def __init__(self, key: Hashable, longest: float) -> None:
         self._key = key
         self._longest = longest
-        self._callers: list[tuple[_Place, _First | None]] = []  # each caller, and what others wait for
+        self._callers: list[_Caller] = []
 
     def __enter__(self) -> None:
         here = threading.get_ident(), _task()
@@ -77,27 +86,30 @@ class FillLock:
         if first is not None and not _runs_a_loop():
             wait_for([first.gone], self._longest)
             mine = self._follow(first, here)
-        self._callers.append((here, mine))
+        self._callers.append(_Caller(_frame(), here, mine))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        mine = self._left((threading.get_ident(), _task()))
+        self._exit(_frame())
+
+    def _exit(self, frame: int) -> None:
+        mine = self._left(frame, (threading.get_ident(), _task()))
         if mine is not None:
             _leave(self._key, mine)
 
     async def __aenter__(self) -> None:
-        here = threading.get_ident(), _task()
+        frame, here = _frame(), (threading.get_ident(), _task())
         first, mine = self._enter(here)
         if first is not None and _runs_a_loop():
             await asyncio.wait({asyncio.wrap_future(first.gone)}, timeout=self._longest)
             mine = self._follow(first, here)
-        self._callers.append((here, mine))
+        self._callers.append(_Caller(frame, here, mine))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.__exit__(kind, error, trace)
+        self._exit(_frame())
 
     def _enter(self, here: _Place) -> tuple[_First | None, _First | None]:
         """The caller to wait for, and what others wait for. Neither of a caller that runs inside its own fill."""
@@ -116,12 +128,15 @@ class FillLock:
             mine = _inside[self._key] = _First(here)
             return mine
 
-    def _left(self, here: _Place) -> _First | None:
-        """A generator may enter in one thread and leave in another: then the last that entered leaves."""
+    def _left(self, frame: int, here: _Place) -> _First | None:
+        """A generator may enter in one thread and leave in another: then its frame says which caller leaves.
+
+        Code without a `with` block may leave from another frame. Then its thread and task say so.
+        """
         with _lock:
-            places = [place for place, _ in self._callers]
-            last = max((at for at, place in enumerate(places) if place == here), default=-1)
-            return self._callers.pop(last)[1]
+            likeness = [(caller.frame == frame, caller.place == here) for caller in self._callers]
+            _, last = max((alike, at) for at, alike in enumerate(likeness))
+            return self._callers.pop(last).mine
 
 
 def _leave(key: Hashable, first: _First) -> None:
@@ -129,6 +144,17 @@ def _leave(key: Hashable, first: _First) -> None:
         if _inside.get(key) is first:
             del _inside[key]
     first.gone.set_result(None)
+
+
+def _frame() -> int:
+    """The number of the frame of our caller's caller. It lives as long as its `with` block, also in a generator.
+
+    Only the number is kept: the frame itself would keep a generator alive that nobody ends, and so its place.
+    """
+    frame = sys._getframe(1).f_back
+    while frame is not None and frame.f_globals.get("__name__") == "contextlib":
+        frame = frame.f_back
+    return id(frame)
 
 
 def _task() -> asyncio.Task[Any] | None:

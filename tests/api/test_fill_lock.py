@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Iterator
@@ -239,6 +240,37 @@ def test_a_generator_may_enter_in_one_thread_and_leave_in_another() -> None:
         one.submit(lock.__enter__).result()
         other.submit(lock.__exit__, None, None, None).result()
     assert filllock._inside == {}
+
+
+@pytest.mark.parametrize("leaves_in", ["a third thread", "the thread of the one that came in between"])
+@pytest.mark.parametrize("stacked", [False, True])
+def test_each_gives_back_its_own_place_when_a_generator_changes_its_thread(
+    leaves_in: str, stacked: bool
+) -> None:
+    lock = fill_lock("ask", wait=0)
+
+    def rows() -> Iterator[int]:
+        with contextlib.ExitStack() as stack:
+            if stacked:
+                stack.enter_context(lock)
+                yield 1
+            else:
+                with lock:
+                    yield 1
+
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as two, ThreadPoolExecutor(1) as three:
+        found = rows()
+        one.submit(next, found).result()
+        first = filllock._inside[("ask",)]
+        between = rows()
+        two.submit(next, between).result()
+        second = filllock._inside[("ask",)]
+        assert second is not first
+        (three if leaves_in == "a third thread" else two).submit(next, found, None).result()
+        assert (first.gone.done(), second.gone.done()) == (True, False)
+        assert filllock._inside == {("ask",): second}
+        two.submit(next, between, None).result()
+    assert second.gone.done()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
