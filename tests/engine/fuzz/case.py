@@ -45,7 +45,8 @@ class Key:
 class Action:
     """`work`: seconds before and after a computation reads its data. `after`: seconds until its caller is cancelled.
 
-    `ids`: of a batch. `mode`: that it switches to; none = the setting is removed.
+    `ids`: of a batch. `mode`: that it switches to; none = the setting is removed. `loop`: the event loop of its guard
+    in which it happens.
     """
 
     at: float
@@ -60,6 +61,9 @@ class Action:
     ids: tuple[str, ...] = ()
     tag: str = "t"
     mode: str = ""
+    sample: float | None = None
+    lasting: float | None = None
+    loop: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,10 @@ class Case:
     most: int = 500
     """Ids in one call of a batched function."""
     themes: tuple[str, ...] = ()
+    loops: int = 1
+    """Event loops in each process."""
+    nodes: int = 1
+    """Nodes of the store."""
 
     def most_of(self, name: str, key: str) -> Any:
         """The largest value of a field of the policy, over all guards."""
@@ -87,4 +95,5 @@ class Case:
 
     def _all_of(self, name: str, key: str) -> list[Any]:
         others = [fields[name] for fields in self.policies.values() if name in fields]
+        others += [each.fields[name] for each in self.actions if each.key == key and name in each.fields]
         return [self.keys[key].fields[name], *others]

@@ -94,19 +94,27 @@ class Journal:
     computations: dict[int, Computation] = field(default_factory=dict)
     batches: dict[int, dict[str, int]] = field(default_factory=dict)
     """What the first computation of a batch stands for: the numbers of all, by key."""
+    unchanged: dict[int, list[Computation]] = field(default_factory=dict)
+    """The computations that found the value of this one unchanged."""
     changes: list[Change] = field(default_factory=list)
     publications: list[tuple[Moment, str, int, int]] = field(default_factory=list)
     grants: list[tuple[Moment, str, int]] = field(default_factory=list)
     """When, entry, and token."""
+    refusals: set[int] = field(default_factory=set)
+    """The computations whose publications the store has refused."""
     tokens: dict[int, int] = field(default_factory=dict)
-    store_errors: list[tuple[Moment, str, BaseException]] = field(default_factory=list)
+    store_errors: list[tuple[Moment, str, str, BaseException]] = field(default_factory=list)
+    """When, guard, node."""
     denials: list[tuple[Moment, str, str]] = field(default_factory=list)
     fallbacks: list[tuple[Moment, str, str]] = field(default_factory=list)
     """Those that an engine calls denied, although no other one runs in its process: when, guard, entry."""
-    aways: list[tuple[Moment, str, bool]] = field(default_factory=list)
+    aways: list[tuple[Moment, str, str, str, bool]] = field(default_factory=list)
+    """When, guard, which part of it, node; and whether that is away then."""
     closings: list[tuple[Moment, Moment, str]] = field(default_factory=list)
     entries: dict[str, str] = field(default_factory=dict)
     """The name of each key in the store."""
+    nodes: dict[str, set[str]] = field(default_factory=dict)
+    """Of each key: the nodes of its entry and its tags."""
     problems: list[str] = field(default_factory=list)
     steps: Any = field(default_factory=lambda: itertools.count(1))
 
@@ -116,9 +124,9 @@ class Journal:
     def note(self, text: str) -> None:
         self.lines.append(f"{self.loop.time() - 1_000:10.6f}  {text}")
 
-    def store_error(self, guard: str, error: BaseException) -> None:
-        self.note(f"{guard}: {type(error).__name__} {error}")
-        self.store_errors.append((self.now(), guard, error))
+    def store_error(self, guard: str, node: str, error: BaseException) -> None:
+        self.note(f"{guard}: {node} {type(error).__name__} {error}")
+        self.store_errors.append((self.now(), guard, node, error))
 
     def denied(self, guard: str, name: str) -> None:
         self.denials.append((self.now(), guard, name))
@@ -130,29 +138,37 @@ class Journal:
         self.publications.append((self.now(), name, token, number))
         self.tokens[number] = token
 
-    def away(self, guard: str, away: bool) -> None:
-        self.note(f"{guard}: {'away' if away else 'back'}")
-        self.aways.append((self.now(), guard, away))
+    def away(self, guard: str, part: str, node: str, *, away: bool) -> None:
+        self.note(f"{guard}: {node} {'away' if away else 'back'}")
+        self.aways.append((self.now(), guard, part, node, away))
 
     # --- questions ---------------------------------------------------------------------------------
 
-    def was_away(self, guard: str, began: Moment, ended: Moment) -> bool:
+    def _concerns(self, node: str, key: str) -> bool:
+        return node in self.nodes[key]
+
+    def was_away(self, guard: str, key: str, began: Moment, ended: Moment) -> bool:
         """Also: whether the store refused everything, or was late: for such a caller it counts as away."""
-        away = False
-        for moment, label, is_away in self.aways:
-            if label == guard and moment <= ended:
-                if moment < began:
-                    away = is_away
-                elif is_away:
+        for moment, label, part, node, is_away in self.aways:
+            if label == guard and is_away and moment <= ended and self._concerns(node, key):
+                if moment >= began or self._stays(part, moment, began):
                     return True
-        if away:
-            return True
         return any(
             label == guard
+            and self._concerns(node, key)
             and began.time - LATELY <= moment.time <= ended.time
             and (getattr(error, "late", False) or not getattr(error, "may_pass", True))
-            for moment, label, error in self.store_errors
+            for moment, label, node, error in self.store_errors
         )
 
-    def failed_between(self, guard: str, began: float, ended: float) -> bool:
-        return any(label == guard and began <= moment.time <= ended for moment, label, _ in self.store_errors)
+    def _stays(self, part: str, since: Moment, until: Moment) -> bool:
+        return not any(
+            other == part and since < moment < until and not is_away
+            for moment, _, other, _, is_away in self.aways
+        )
+
+    def failed_between(self, guard: str, key: str, began: float, ended: float) -> bool:
+        return any(
+            label == guard and self._concerns(node, key) and began <= moment.time <= ended
+            for moment, label, node, _ in self.store_errors
+        )

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Iterator
 
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, WaitTimeout
-from tests.engine.fuzz.case import Case
-from tests.engine.fuzz.journal import Call, Change, Computation, Journal
+from tests.engine.fuzz.computations import Computations
+from tests.engine.fuzz.journal import Call, Change, Computation
 from tests.engine.fuzz.network import DEADLINE
 
 __all__ = ["Judge"]
 
 
-class Judge:
-    def __init__(self, case: Case, journal: Journal) -> None:
-        self.case = case
-        self.journal = journal
-        weather = case.weather
-        way = max(weather.usual, weather.slow if weather.slowness else 0.0) + weather.grid
-        self.trip = min(2 * way, DEADLINE) if weather.is_kind else DEADLINE
-        """The longest time of a command."""
-        self.message = way
-
+class Judge(Computations):
     def violations(self) -> Iterator[str]:
         yield from self.journal.problems
         for call in self.journal.calls:
@@ -41,6 +31,7 @@ class Judge:
         yield from self.denials()
         yield from self.beside_each_other()
         yield from self.granted()
+        yield from self.bypassed()
         yield from self.late_writes()
         yield from self.bound_computations()
 
@@ -73,20 +64,25 @@ class Judge:
             case asyncio.CancelledError() if self.case.actions[call.index].outcome == "cancelled":
                 return  # `single` cancels its own block
             case Overloaded():
-                if not closing and call.policy.max_passengers > 2 and not self.waited_for_a_turn(call):
+                if (
+                    not closing
+                    and self.case.least_of("max_passengers", call.key) > 2
+                    and not self.waited_for_a_turn(call)
+                ):
                     yield f"call {call.index} is refused: {error}"
             case WaitTimeout():
                 if not closing and waited < call.policy.wait_timeout - 1e-6:
                     yield f"call {call.index} times out after {waited:.3f} s: {error}"
                 yield from self.unexplained(call, closing)
-            case ComputeTimeout() if call.group and not self.case.weather.is_kind:
+            case ComputeTimeout() if call.group and not self.kind[call.key]:
                 return  # a batch that waits for its turn without the store has no more time
             case ComputeTimeout():
                 # A batch waits a moment for other ids before it begins, and its ids time out together.
                 gathers = 0.1 if call.group else 0.0
                 if not any(
                     (each.key == call.key or call.group)
-                    and each.ended.time - each.began.time >= call.policy.compute_timeout - gathers - 1e-3
+                    and each.ended.time - each.began.time
+                    >= self.case.least_of("compute_timeout", call.key) - gathers - 1e-3
                     for each in self.journal.computations.values()
                 ):
                     yield f"call {call.index}: {error}, and no computation took so long"
@@ -125,8 +121,8 @@ class Judge:
         ):
             return
         began, ended = call.began.time, call.ended.time
-        if journal.failed_between(call.guard, began - 5.0, ended) or journal.was_away(
-            call.guard, call.began, call.ended
+        if journal.failed_between(call.guard, call.key, began - 5.0, ended) or journal.was_away(
+            call.guard, call.key, call.began, call.ended
         ):
             return
         if any(label == call.guard and began <= moment.time <= ended for moment, label, _ in journal.denials):
@@ -147,7 +143,7 @@ class Judge:
 
     def useless_time_outs(self, call: Call) -> Iterator[str]:
         """Nobody times out while a fresh value that came after it is in the store."""
-        if not self.case.weather.is_kind or call.kind != "get" or not isinstance(call.error, WaitTimeout):
+        if not self.kind[call.key] or call.kind != "get" or not isinstance(call.error, WaitTimeout):
             return
         if isinstance(call.error, Overloaded) or not self.case.calm or len(call.group) > 1:
             return
@@ -156,10 +152,10 @@ class Judge:
             if (
                 name != self.journal.entries[call.key]
                 or moment < call.began
-                or moment.time > ended - 3 * self.trip - 0.01
+                or moment.time > ended - 3 * self.trips[call.key] - 0.01
             ):
                 continue
-            if moment.time + self.case.keys[call.key].fields["ttl"] < ended + 0.01:
+            if moment.time + self.case.least_of("ttl", call.key) < ended + 0.01:
                 continue
             if not any(
                 change.key == call.key and change.ended > made.began and change.began < call.ended
@@ -174,7 +170,7 @@ class Judge:
             return  # of a batch that failed it is not known for which id
         if made.key != call.key:
             yield f"call {call.index} of {call.key} gets a value of {made.key}"
-        away = self.journal.was_away(call.guard, call.began, call.ended)
+        away = self.journal.was_away(call.guard, call.key, call.began, call.ended)
         bypass = call.kind in ("bypass", "plain")
         for change in self.journal.changes:
             if change.key != call.key or change.ended > call.began or made.version >= change.version:
@@ -183,7 +179,7 @@ class Judge:
                 continue  # They overlap, and the store decides which of them is newer.
             if change.kind == "invalidate_tag" and call.error is not None:
                 continue  # An error is remembered for `error_ttl`.
-            if call.error is not None and self.journal.was_away(made.guard, made.began, made.ended):
+            if call.error is not None and self.journal.was_away(made.guard, made.key, made.began, made.ended):
                 continue  # An error of what was computed without the store goes to all who wait for it.
             if self.counts(change, call, away=away or bypass):
                 yield (
@@ -198,7 +194,8 @@ class Judge:
             if name != self.journal.entries[call.key] or token is None or newer <= token:
                 continue
             if (
-                moment.time + call.policy.l1_ttl + (self.message if call.policy.l1_ttl else 0.0)
+                moment.time
+                + (self.case.most_of("l1_ttl", call.key) + self.message if call.policy.l1_ttl else 0.0)
                 < call.began.time
             ):
                 yield f"call {call.index} gets #{call.made} (token {token}) after #{number} ({newer}) was stored"
@@ -215,12 +212,14 @@ class Judge:
             return not closed or (change.answer != "pending" and not away)
         if change.answer == "pending" or away:
             return False
-        keeps = call.policy.l1_ttl + (self.message if call.policy.l1_ttl else 0.0)
+        keeps = self.case.most_of("l1_ttl", call.key) + self.message if call.policy.l1_ttl else 0.0
         return call.began.time > change.ended.time + keeps or not keeps
 
     def refreshed(self, call: Call) -> Iterator[str]:
         made = self.journal.computations.get(call.made)
         if made is None or call.error is not None:
+            return
+        if any(other.began >= call.began for other in self.journal.unchanged.get(made.number, ())):
             return
         if (made.ended if made.kind == "set" else made.began) < call.began:
             yield f"refresh {call.index} gets #{made.number}, whose computation began before it"
@@ -230,7 +229,11 @@ class Judge:
     def long_waits(self, call: Call) -> Iterator[str]:
         policy, waited = call.policy, call.ended.time - call.began.time
         most = (
-            policy.wait_timeout + 2 * policy.fallback_timeout + policy.compute_timeout + 12 * self.trip + 3.0
+            policy.wait_timeout
+            + 2 * self.case.most_of("fallback_timeout", call.key)
+            + self.case.most_of("compute_timeout", call.key)
+            + 3.0
+            + 12 * self.trips[call.key]
         )
         if waited > most and call.kind != "single":
             yield f"call {call.index} waits for {waited:.2f} s, and may for {most:.2f} s"
@@ -240,12 +243,14 @@ class Judge:
         if self.case.keys[call.key].uncacheable and any(
             each.key == call.key and self.has_failed(each) for each in self.journal.computations.values()
         ):
-            return  # a fallback that failed keeps its place for a time
-        most = call.policy.poll_interval + 8 * self.trip + 2 * self.message + 0.1
-        if not self.case.weather.is_kind:
-            most += 2 * call.policy.lease_ttl + 4.0
+            return  # a fallback that failed, or whose value was refused, keeps its place for a time
+        most = (
+            self.case.most_of("poll_interval", call.key) + 8 * self.trips[call.key] + 2 * self.message + 0.1
+        )
+        if not self.kind[call.key]:
+            most += 2 * self.case.most_of("lease_ttl", call.key) + 4.0
         if not self.case.calm:
-            most += call.policy.lease_ttl + 2.0
+            most += self.case.most_of("lease_ttl", call.key) + 2.0
         at = call.began.time
         for made in sorted(self.journal.computations.values(), key=lambda each: each.began):
             if made.key not in (call.group or (call.key,)) or made.kind == "set":
@@ -262,7 +267,9 @@ class Judge:
             yield f"call {call.index} waits from {at - 1_000:.3f} to {call.ended.time - 1_000:.3f} for nothing"
 
     def has_failed(self, made: Computation) -> bool:
-        """Also by its time. Not if only its caller has left."""
+        """Also by its time, or because its value came too late. Not if only its caller has left."""
+        if made.number in self.journal.refusals:
+            return True
         if made.outcome != "cancelled":
             return made.outcome != "value"
         seconds = made.ended.time - made.began.time + 1e-3
@@ -272,101 +279,24 @@ class Judge:
     def denials(self) -> Iterator[str]:
         """Whoever is denied a fallback was denied it by the store, or another one runs in the process."""
         journal = self.journal
+        keys = {entry: key for key, entry in journal.entries.items()}
         for moment, guard, name in journal.fallbacks:
-            near = moment.time - 2 * self.trip
+            key, near = keys[name], moment.time - 2 * self.trips[keys[name]]
             if any(label == guard and near <= when.time <= moment.time for when, label, _ in journal.denials):
                 continue
-            if journal.failed_between(guard, near - DEADLINE, moment.time):
+            if journal.failed_between(guard, key, near - DEADLINE, moment.time):
                 continue
-            if journal.was_away(guard, moment, moment) or any(
+            if journal.was_away(guard, key, moment, moment) or any(
                 label == guard for _, _, label in journal.closings
             ):
                 continue
             yield f"{guard} is denied a fallback of {name} by nobody at {moment.time - 1_000:.3f}"
-
-    # --- what is computed --------------------------------------------------------------------------
-
-    def beside_each_other(self) -> Iterator[str]:
-        """One with the lease, and beside it at most as many as the limits allow: at every moment."""
-        case = self.case
-        if not case.weather.is_kind or self.journal.closings:
-            return
-        for name, key in case.keys.items():
-            if self.trip > case.least_of("lease_ttl", name) / 3:
-                continue
-            timed = key.fields["compute_timeout"] < 60.0
-            if key.many and (timed or key.uncacheable or case.most_of("fallback_limit", name)):
-                # A batch computes on for its other ids when the place of one has ended.
-                continue
-            most = 1 + case.most_of("fallback_limit", name)
-            if key.uncacheable:
-                most = 1 + max(most - 1, case.most_of("uncacheable_limit", name))
-            running: list[Computation] = []
-            for made in self.with_the_store(name):
-                running = [each for each in running if each.ended > made.began]
-                running.append(made)
-                if len(running) > most:
-                    numbers = [each.number for each in running]
-                    yield f"{len(running)} computations of {name} at once, and {most} may: {numbers}"
-                    return
-
-    def with_the_store(self, key: str) -> list[Computation]:
-        beside = ("set", "bypass", "plain", "single")
-        found = [
-            each for each in self.journal.computations.values() if each.key == key and each.kind not in beside
-        ]
-        return sorted(found, key=lambda each: each.began)
-
-    def granted(self) -> Iterator[str]:
-        """While the store is there, nobody computes without a grant. What is handed over has that of its flight."""
-        if not self.case.weather.is_kind or not self.case.calm:
-            return
-        for name in self.case.keys:
-            made = [each for each in self.with_the_store(name) if each.outcome not in ("exit", "cancelled")]
-            entry = self.journal.entries[name]
-            grants = {token for _, of, token in self.journal.grants if of == entry}
-            if len(made) > len(grants):
-                yield f"{len(made)} computations of {name} and {len(grants)} grants"
-
-    def late_writes(self) -> Iterator[str]:
-        """What began before an invalidation is not stored after it, whoever has lost the lease meanwhile."""
-        for moment, entry, _, number in self.journal.publications:
-            made = self.journal.computations[number]
-            if entry != self.journal.entries[made.key]:
-                continue
-            for change in self.journal.changes:
-                if (
-                    change.kind == "invalidate"
-                    and change.answer == "done"
-                    and change.key == made.key
-                    and change.ended < moment
-                    and made.version < change.version
-                    and not (made.kind == "set" and made.ended > change.began)
-                ):
-                    yield f"#{number} of version {made.version} is stored after the invalidation of {change.version}"
-                    return
 
     def old_errors(self, call: Call) -> Iterator[str]:
         """An error is remembered for `error_ttl`, and not longer."""
         made = self.journal.computations.get(call.made)
         if made is None or call.error is None:
             return
-        most = self.case.keys[call.key].fields["error_ttl"] + 2 * self.trip + self.message + 0.1
+        most = self.case.most_of("error_ttl", call.key) + 2 * self.trips[call.key] + self.message + 0.1
         if made.ended.time + most < call.began.time:
             yield f"call {call.index} gets the error of #{made.number}, which is too old: {call.error!r}"
-
-    def bound_computations(self) -> Iterator[str]:
-        """The objects of a request serve one computation at a time, and none after the request."""
-        for call in self.journal.calls:
-            if not call.bound or call.kind == "single":
-                continue
-            mine = sorted(
-                (each for each in self.journal.computations.values() if each.call == call.index),
-                key=lambda each: each.began,
-            )
-            for one, other in itertools.pairwise(mine):
-                if other.began < one.ended:
-                    yield f"the request of call {call.index} serves #{one.number} and #{other.number} at once"
-            for each in mine:
-                if each.ended > call.ended:
-                    yield f"the request of call {call.index} serves #{each.number} after its end"

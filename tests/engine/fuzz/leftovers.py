@@ -7,7 +7,7 @@ from typing import Any
 
 from stampede_guard import StampedeGuard
 from stampede_guard.stores.memory import MemoryStore
-from tests.support.inside import comparisons_of
+from tests.support.inside import comparisons_of, runtimes_of
 
 __all__ = ["left_in_guards", "left_in_loop", "left_in_store"]
 
@@ -16,7 +16,8 @@ def left_in_guards(guards: dict[str, StampedeGuard]) -> list[str]:
     return [
         f"{label} has {what} left: {left}"
         for label, guard in guards.items()
-        for what, left in _parts(guard.engine.runtime()).items()
+        for runtime in runtimes_of(guard).values()
+        for what, left in _parts(runtime).items()
         if left
     ]
 
@@ -55,7 +56,7 @@ def left_in_store(memory: MemoryStore) -> list[str]:
 def left_in_loop(loop: asyncio.AbstractEventLoop, memory: MemoryStore) -> list[str]:
     """After the guards are closed."""
     found = []
-    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    tasks = [task for task in asyncio.all_tasks(loop) if task is not asyncio.current_task()]
     if tasks:
         found.append(f"tasks are left: {tasks}")
     timers = [timer for timer in getattr(loop, "_scheduled", ()) if not timer.cancelled()]

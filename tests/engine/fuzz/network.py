@@ -2,29 +2,36 @@
 
 A store of one guard; all share one memory. A command takes effect some time after it was sent, and its answer needs
 some time more. It may be lost, or its answer; it may be refused. From `DEADLINE` on the answer comes too late.
-Messages keep their order. While a guard is deaf, they are lost.
+Messages keep their order. While a guard is deaf, they are lost. While it is `mute`, they are lost and it does not know.
+A store may have several nodes, as a cluster: each entry and each tag is on one of them, and each may be away alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
-from stampede_guard.core.scripts import Denied, Granted, Message, Uncacheable
-from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
+from stampede_guard.errors import StoreRefused, StoreUnavailable
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.testing.faults.faulty import FaultyStore
-from stampede_guard.testing.faults.faultysession import FaultySession
-from tests.engine.fuzz.journal import Journal, number_in
+from tests.engine.fuzz.journal import Journal
+from tests.engine.fuzz.session import LateListener, UnsteadySession
 
-__all__ = ["DEADLINE", "UnsteadyStore", "Weather"]
+__all__ = ["DEADLINE", "UnsteadyStore", "Weather", "node_of"]
 
 T = TypeVar("T")
 DEADLINE = 0.5
+LASTING = ("fail", "refuse", "refuse writes", "deaf", "mute")
+"""What a window may be. The name of a node may follow, except for the last two."""
+
+
+def node_of(name: str, nodes: int) -> str:
+    return f"n{zlib.crc32(name.encode()) % nodes}" if nodes > 1 else ""
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class Weather:
     """`usual` and `slow`: the longest times of one way, in seconds; `slowness`: the share of slow ways.
 
     `grid`: times are its multiples, so that much happens at once; 0 = none. The others are shares of the commands.
-    `windows`: (from, to, guard, what) with what of "fail", "refuse", "refuse writes", "deaf".
+    `windows`: (from, to, guard, what) with what of `LASTING`, and perhaps a node behind it.
     """
 
     usual: float = 0.0
@@ -45,10 +52,14 @@ class Weather:
     late: float = 0.0
     windows: list[tuple[float, float, str, str]] = field(default_factory=list)
 
-    @property
-    def is_kind(self) -> bool:
-        """Whether every command is answered in time."""
-        return not (self.lost or self.unanswered or self.refused or self.late or self.windows)
+    def is_kind(self, nodes: set[str]) -> bool:
+        """Whether every command to these nodes is answered in time."""
+        windows = [
+            what
+            for _, _, _, what in self.windows
+            if what != "mute" and (not (node := _split(what)[1]) or node in nodes)
+        ]
+        return not (self.lost or self.unanswered or self.refused or self.late or windows)
 
     def way(self, chance: Random) -> float:
         most = self.slow if chance.random() < self.slowness else self.usual
@@ -62,7 +73,14 @@ class Weather:
 
 class UnsteadyStore(FaultyStore):
     def __init__(
-        self, label: str, memory: MemoryStore, weather: Weather, seed: int, journal: Journal
+        self,
+        label: str,
+        memory: MemoryStore,
+        weather: Weather,
+        seed: int,
+        journal: Journal,
+        *,
+        nodes: int = 1,
     ) -> None:
         super().__init__(clock=memory.clock)
         self.memory = memory
@@ -72,10 +90,26 @@ class UnsteadyStore(FaultyStore):
         self.travelling: set[asyncio.Task[None]] = set()
         self._seed = seed
         self._sent: dict[str, int] = {}
+        self._sessions: Any = _InOrder()
+        self.nodes = nodes
         self.deaf = False
-        self.refusing = ""
+        self.mute = False
+        self.refusing: dict[str, str] = {}
+        """By node: "all" or "writes"."""
+        self.down: set[str] = set()
+        """The nodes that are away."""
 
-    def open_session(self, listener: Listener, *, namespace: str = "") -> FaultySession:
+    def node_of(self, name: str) -> str:
+        return node_of(name, self.nodes)
+
+    @property
+    def all_nodes(self) -> list[str]:
+        return [f"n{number}" for number in range(self.nodes)] if self.nodes > 1 else [""]
+
+    def is_down(self, node: str) -> bool:
+        return self.failing or node in self.down
+
+    def open_session(self, listener: Listener, *, namespace: str = "") -> UnsteadySession:
         session = UnsteadySession(self, LateListener(self, listener))
         self._sessions.add(session)
         return session
@@ -86,22 +120,28 @@ class UnsteadyStore(FaultyStore):
         return Random(f"{self._seed} {self.label} {what} {number}")
 
     async def answer(
-        self, carry_out: Callable[[], Awaitable[T]], *, writes: bool = False, what: str = "probe"
+        self,
+        carry_out: Callable[[], Awaitable[T]],
+        *,
+        writes: bool = False,
+        what: str = "probe",
+        node: str = "",
     ) -> T:
         chance, weather = self.chance(what), self.weather
         there, back = weather.way(chance), weather.way(chance)
-        if self._failing:
+        if self.is_down(node):
             there = DEADLINE if chance.random() < 0.5 else there
             await asyncio.sleep(there)
-            raise self.failed("the store is gone", late=there >= DEADLINE)
+            raise self.failed("the store is gone", node, late=there >= DEADLINE)
         fate = chance.random()
         if fate < weather.late:
             there, back = weather.rounded(chance.uniform(0.0, 3.0), chance), back + DEADLINE
-        may_pass = self.refusing != "all"
+        refusing = self.refusing.get(node, "")
+        may_pass = refusing != "all"
         lost = weather.late <= fate < weather.late + weather.lost
         unanswered = chance.random() < weather.unanswered
-        refused = self.refusing == "all" or (
-            writes and (self.refusing == "writes" or chance.random() < weather.refused)
+        refused = refusing == "all" or (
+            writes and (refusing == "writes" or chance.random() < weather.refused)
         )
         arrived: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -115,10 +155,10 @@ class UnsteadyStore(FaultyStore):
                 return
             if refused:
                 error = StoreRefused("refused", may_pass=may_pass)
-                self.journal.store_error(self.label, error)
+                self.journal.store_error(self.label, node, error)
                 arrived.set_exception(error)
             elif lost or unanswered:
-                arrived.set_exception(self.failed("the connection was reset", late=False))
+                arrived.set_exception(self.failed("the connection was reset", node, late=False))
             else:
                 arrived.set_result(answer)
 
@@ -129,12 +169,22 @@ class UnsteadyStore(FaultyStore):
             async with asyncio.timeout(DEADLINE):
                 return await arrived
         except TimeoutError:
-            raise self.failed("no answer in time", late=True) from None
+            raise self.failed("no answer in time", node, late=True) from None
 
-    def failed(self, text: str, *, late: bool) -> StoreUnavailable:
+    def failed(self, text: str, node: str, *, late: bool) -> StoreUnavailable:
         error = StoreUnavailable(text, late=late)
-        self.journal.store_error(self.label, error)
+        self.journal.store_error(self.label, node, error)
         return error
+
+    async def is_there(self, node: str) -> bool:
+        """What a probe finds out. A store that refuses is there."""
+        try:
+            await self.answer(_nothing, node=node)
+        except StoreUnavailable:
+            return False
+        except StoreRefused:
+            return True
+        return True
 
     # --- weather that lasts ------------------------------------------------------------------------
 
@@ -151,158 +201,56 @@ class UnsteadyStore(FaultyStore):
             self.journal.note(f"{label}: {what} ends")
             self._end(what)
 
-    def _begin(self, what: str) -> None:
+    def _begin(self, window: str) -> None:
+        what, node = _split(window)
+        nodes = [node] if node else self.all_nodes
         match what:
+            case "fail" if node:
+                self.down.add(node)
+                self._tell_all(lambda session: session.node_changed(node, back=False))
             case "fail":
                 self.fail()
             case "refuse":
-                self.refusing = "all"
+                self.refusing |= dict.fromkeys(nodes, "all")
             case "refuse writes":
-                self.refusing = "writes"
+                self.refusing |= dict.fromkeys(nodes, "writes")
+            case "mute":
+                self.mute = True
             case "deaf":
                 self.deaf = True
-                for session in list(self._sessions):
-                    self.memory.unsubscribe(session._inner._inbox)
+                self._tell_all(lambda session: self.memory.unsubscribe(session._inner._inbox))
 
-    def _end(self, what: str) -> None:
-        self.refusing = ""
-        if what == "fail":
+    def _end(self, window: str) -> None:
+        what, node = _split(window)
+        self.refusing, self.mute = {}, False
+        if what == "fail" and not node:
             self.recover()
+        for each in sorted(self.down):
+            self.down.discard(each)
+            self._tell_all(lambda session, each=each: session.node_changed(each, back=True))  # type: ignore[misc]
         if what == "deaf":
             self.deaf = False
-            for session in list(self._sessions):
-                if not session._closing:
-                    self.memory.subscribe(session._inner._inbox, session._hears)
-                    session._listener.gap()
+            self._tell_all(lambda session: session.hear_again())
+
+    def _tell_all(self, call: Callable[[UnsteadySession], object]) -> None:
+        """Each session in its own event loop."""
+        for session in list(self._sessions):
+            if session._loop is asyncio.get_running_loop():
+                call(session)
+            elif not session._loop.is_closed():
+                session._loop.call_soon_threadsafe(call, session)
 
 
-class UnsteadySession(FaultySession):
-    def __init__(self, store: UnsteadyStore, listener: Listener) -> None:
-        super().__init__(store, listener)
-        self._unsteady = store
-        self._hears = store.memory._subscribers[self._inner._inbox].listener
-
-    def hears_changes(self, name: str) -> bool:
-        return not self._unsteady.deaf and super().hears_changes(name)
-
-    async def _ask(
-        self, carry_out: Callable[[], Awaitable[T]], *, writes: bool = False, what: str = "read"
-    ) -> T:
-        try:
-            answer = await self._unsteady.answer(carry_out, writes=writes, what=what)
-        except StoreError as error:
-            self._changed(isinstance(error, StoreRefused))
-            raise
-        self._changed(True)
-        return answer
-
-    def _changed(self, ok: bool) -> None:
-        before = self.away
-        super()._changed(ok)
-        if before != self.away:
-            self._unsteady.journal.away(self._unsteady.label, self.away)
-
-    async def _command(self, what: str, name: str, asked: dict[str, Any], *, writes: bool) -> Any:
-        journal, label = self._unsteady.journal, self._unsteady.label
-
-        async def carry_out() -> Any:
-            answer = await getattr(self._inner, what)(name, **asked)
-            journal.note(f"{label}: {what} {name} {asked.get('flight', '')[-4:]} = {shown(answer)}")
-            if (
-                what == "publish"
-                and answer
-                and asked["outcome"] == "value"
-                and (made := number_in(asked["body"]))
-            ):
-                journal.published(name, asked["grant"].token, made)
-            grant = answer.grant if isinstance(answer, Uncacheable) else answer
-            if isinstance(grant, Granted) and what in ("acquire", "fallback"):
-                journal.granted(name, grant.token)
-            return answer
-
-        answer = await self._ask(carry_out, writes=writes, what=f"{what} {name}")
-        if isinstance(answer, Denied):
-            journal.denied(label, name)
-        return answer
-
-    async def acquire(self, name: str, **asked: Any) -> Any:
-        return await self._command("acquire", name, asked, writes=True)
-
-    async def renew(self, name: str, **asked: Any) -> Any:
-        return await self._command("renew", name, asked, writes=True)
-
-    async def publish(self, name: str, **asked: Any) -> Any:
-        return await self._command("publish", name, asked, writes=True)
-
-    async def invalidate(self, name: str, **asked: Any) -> Any:
-        return await self._command("invalidate", name, asked, writes=False)
-
-    async def fence(self, name: str) -> Any:
-        return await self._command("fence", name, {}, writes=False)
-
-    async def release(self, name: str, **asked: Any) -> Any:
-        return await self._command("release", name, asked, writes=False)
-
-    async def admits(self, name: str, grant: Granted) -> Any:
-        return await self._command("admits", name, {"grant": grant}, writes=False)
-
-    async def stamp(self, name: str, **asked: Any) -> Any:
-        return await self._command("stamp", name, asked, writes=True)
-
-    async def fallback(self, name: str, **asked: Any) -> Any:
-        return await self._command("fallback", name, asked, writes=True)
-
-    async def ensure_tag(self, name: str, **asked: Any) -> Any:
-        return await self._command("ensure_tag", name, asked, writes=True)
-
-    async def drop_tag(self, name: str) -> Any:
-        return await self._command("drop_tag", name, {}, writes=False)
-
-    def told_of(self, *, back: bool, gap: bool = True) -> None:
-        if gap:
-            self._unsteady.journal.note(f"{self._unsteady.label}: gap")
-        super().told_of(back=back, gap=gap)
+async def _nothing() -> None:
+    return
 
 
-class LateListener:
-    """Messages need some time, and keep their order."""
-
-    def __init__(self, store: UnsteadyStore, listener: Listener) -> None:
-        self._store = store
-        self._listener = listener
-        self._last = 0.0
-
-    def _later(self, call: Callable[..., None], *args: Any) -> None:
-        if self._store.deaf or self._store.failing:
-            return
-        loop = asyncio.get_running_loop()
-        self._last = max(self._last, loop.time() + self._store.weather.way(self._store.chance("message")))
-
-        def arrive() -> None:
-            if not self._store.deaf and not self._store.failing:
-                self._store.journal.note(f"{self._store.label}: hears {shown(args)}")
-                call(*args)
-
-        loop.call_at(self._last, arrive)
-
-    def heard(self, name: str, message: Message) -> None:
-        self._later(self._listener.heard, name, message)
-
-    def changed(self, name: str, fence: int) -> None:
-        self._later(self._listener.changed, name, fence)
-
-    def gap(self) -> None:
-        self._store.journal.note(f"{self._store.label}: gap")
-        self._listener.gap()
-
-    def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None:
-        self._listener.breaker_changed(away=away, part=part, why=why)
-
-    def not_kept(self, name: str, error: StoreRefused) -> None:
-        self._listener.not_kept(name, error)
+def _split(window: str) -> tuple[str, str]:
+    what, _, node = window.rpartition(" ")
+    return (what, node) if what and node not in ("writes",) else (window, "")
 
 
-def shown(answer: Any) -> str:
-    if isinstance(answer, tuple) and not hasattr(answer, "_fields"):
-        return " ".join(map(shown, answer))
-    return repr(answer)[:150]
+class _InOrder(list[Any]):
+    """A set would tell its sessions in another order in each process."""
+
+    add = list.append

@@ -5,30 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import gc
-import logging
-import random
-import sys
-import uuid
-from random import Random
+from collections.abc import Awaitable, Callable
 from typing import Any
-from unittest import mock
 
-from stampede_guard import StampedeGuard, events
+from stampede_guard import UNCHANGED, StampedeGuard, events, previous
 from stampede_guard.api.results import MISSING
+from stampede_guard.engine.modes.sample import sampled
+from stampede_guard.engine.previous import Previous
+from stampede_guard.engine.tags.templates import tag_names
 from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.policy import Limits, Policy
 from stampede_guard.stores.memory import MemoryStore
-from stampede_guard.values.ownerrors import OWN_ERRORS
 from tests.engine.fuzz.batches import Batches
 from tests.engine.fuzz.case import Action, Case
-from tests.engine.fuzz.drawing import drawn
 from tests.engine.fuzz.journal import Call, Change, Computation, Journal, number_in, text_of
 from tests.engine.fuzz.leftovers import left_in_guards, left_in_loop, left_in_store
-from tests.engine.fuzz.network import UnsteadyStore
-from tests.leases.simulation.loop import VirtualLoop
+from tests.engine.fuzz.loops import Loops
+from tests.engine.fuzz.network import UnsteadyStore, node_of
+from tests.support.inside import runtimes_of
 
-__all__ = ["Fleet", "play"]
+__all__ = ["Fleet"]
 
 LONGEST = 600.0
 """Virtual seconds after which whoever still waits waits for ever."""
@@ -39,7 +35,8 @@ class Boom(Exception):
 
 
 class Fleet:
-    def __init__(self, case: Case, loop: VirtualLoop) -> None:
+    def __init__(self, case: Case, loops: Loops) -> None:
+        loop = loops.all[0]
         self.case = case
         self.journal = Journal(loop)
         self.versions = dict.fromkeys(case.keys, 1)
@@ -48,14 +45,16 @@ class Fleet:
         self.guards: dict[str, StampedeGuard] = {}
         self.tasks: dict[int, asyncio.Task[None]] = {}
         self._loop = loop
+        self._loops = loops.all
         self._numbers = iter(range(1, 10_000))
         for label in case.guards:
-            store = UnsteadyStore(label, self.memory, case.weather, case.seed, self.journal)
+            store = UnsteadyStore(label, self.memory, case.weather, case.seed, self.journal, nodes=case.nodes)
             self.stores[label] = store
             hooks = [functools.partial(self._told, label)] if case.hooks else []
             limits = Limits(drain_timeout=0.5, max_local_computations=2)
             self.guards[label] = StampedeGuard(store, namespace="t", limits=limits, hooks=hooks)
         self.batches: Any = None
+        self._switches = 0
         self.entries: dict[str, str] = {}
         """The name of each key in the store."""
 
@@ -75,23 +74,57 @@ class Fleet:
         self.batches = Batches(self, self.case)
         self.entries = {name: key.entry for name, key in self.case.keys.items()} | self.batches.entries
         journal.entries = self.entries
+        journal.nodes = {name: self._nodes(name) for name in self.entries}
         storms = [loop.create_task(store.endure(), name="weather") for store in self.stores.values()]
-        begin = loop.time()
+        begin, ends = loop.time(), list[asyncio.Future[None]]()
         for index, action in enumerate(self.case.actions):
             await asyncio.sleep(max(0.0, begin + action.at - loop.time()))
-            self.tasks[index] = task = loop.create_task(self._act(index, action), name=f"action {index}")
-            if action.after is not None:
-                loop.call_later(action.after, self._cancel, index, task)
-        await asyncio.wait([*self.tasks.values(), *storms], timeout=LONGEST)
+            ends.append(self._begin(index, action))
+        await asyncio.wait([*ends, *storms], timeout=LONGEST)
         for index, task in self.tasks.items():
             if not task.done():
                 journal.problems.append(f"action {index} never ends: {self.case.actions[index]}")
-                task.cancel()
+                task.get_loop().call_soon_threadsafe(task.cancel)
             elif not task.cancelled() and task.exception() is not None:
                 journal.problems.append(f"action {index}: {task.exception()!r}")
         for storm in storms:
             storm.cancel()
         await self._settle()
+
+    def _nodes(self, name: str) -> set[str]:
+        """Where its entry and its tags are."""
+        key = self.case.keys[name]
+        prefix = f"t:{key.tenant}:" if key.tenant else "t:"
+        names = [self.entries[name], *tag_names(prefix, key.tags)]
+        return {node_of(each, self.case.nodes) for each in names}
+
+    def _begin(self, index: int, action: Action) -> asyncio.Future[None]:
+        """Begin it in its event loop. The future tells its end in the first loop."""
+        loop, over = self._loops[action.loop], self._loop.create_future()
+
+        def begin() -> None:
+            self.tasks[index] = task = loop.create_task(self._act(index, action), name=f"action {index}")
+            task.add_done_callback(lambda _: self._loop.call_soon_threadsafe(over.set_result, None))
+            if action.after is not None:
+                loop.call_later(action.after, self._cancel, index, task)
+
+        if loop is self._loop:
+            begin()
+        else:
+            loop.call_soon_threadsafe(begin)
+        return over
+
+    async def _everywhere(self, call: Callable[[], Awaitable[object]]) -> None:
+        """Await it in each event loop."""
+        for loop in self._loops:
+            over = self._loop.create_future()
+
+            async def there(over: asyncio.Future[None] = over) -> None:
+                await call()
+                self._loop.call_soon_threadsafe(over.set_result, None)
+
+            loop.call_soon_threadsafe(lambda loop=loop, there=there: loop.create_task(there()))  # type: ignore[misc]
+            await over
 
     def _cancel(self, index: int, task: asyncio.Task[None]) -> None:
         if not task.done():
@@ -113,7 +146,7 @@ class Fleet:
                 self.guards[action.guard].mode = action.mode or None  # type: ignore[assignment]
             case "switch":
                 with contextlib.suppress(StoreError):
-                    await self.guards[action.guard].switch_mode("*", action.mode or None)  # type: ignore[arg-type]
+                    await self._switch(action)
             case "many" | "many refresh":
                 await self.batches.call(index, action)
             case "write and refresh":
@@ -121,6 +154,21 @@ class Fleet:
                 await self._call(index, action)
             case _:
                 await self._change(action)
+
+    async def _switch(self, action: Action) -> None:
+        guard, mode = self.guards[action.guard], action.mode or None
+        self._switches += 1
+        number = self._switches
+        await guard.switch_mode("*", mode, sample=action.sample, lasting=action.lasting)  # type: ignore[arg-type]
+        if action.lasting is not None:
+            # Each process reads the switches every few seconds, and ends one by itself while the store is away.
+            self._loop.call_later(action.lasting + 7.0, self._has_ended, number)
+
+    def _has_ended(self, number: int) -> None:
+        for label, guard in self.guards.items():
+            left = guard.engine.modes.resolver.said.fleet
+            if self._switches == number and left and runtimes_of(guard):
+                self.journal.problems.append(f"{label} is still in a mode that was to end: {left}")
 
     def options(self, action: Action) -> dict[str, Any]:
         key = self.case.keys[action.key]
@@ -142,7 +190,12 @@ class Fleet:
 
     def kind_of(self, action: Action, kind: str, *, guard: str = "") -> str:
         """What the call is in the mode of this moment."""
-        mode = self.guards[guard or action.guard].mode or ("bypass" if kind == "bypass" else "on")
+        key = self.entries[action.key]
+        resolver = self.guards[guard or action.guard].engine.modes.resolver
+        mode = resolver.of_all or ("bypass" if kind == "bypass" else "on")
+        switch = resolver.said.fleet.get("*")
+        if switch is not None and switch.sample is not None and not sampled(key, switch.sample):
+            mode = "off"
         if mode in ("off", "shadow"):
             return "nothing" if kind == "peek" else "plain"
         if mode == "bypass":
@@ -161,8 +214,10 @@ class Fleet:
         call = Call(index, action.guard, action.key, kind, policy, action.bound, self.journal.now())
         self.journal.calls.append(call)
 
-        async def compute() -> str:
-            return (await self.compute(index, action, kind=kind))[0]
+        async def compute(old: Previous | None = None) -> Any:
+            old = old or previous()
+            text = (await self.compute(index, action, kind=kind))[0]
+            return self._or_unchanged(text, old) if action.outcome == "unchanged" else text
 
         try:
             match action.kind:
@@ -177,7 +232,7 @@ class Fleet:
                 case "single":
                     async with guard.single(key.plain_name, **options) as entry:
                         if entry.missing:
-                            await entry.set(await compute())
+                            await entry.set(await compute(entry.previous))
                         value = entry.value
                 case _:
                     value = await guard.get(key.plain_name, tags=key.tags, l1_ttl=policy.l1_ttl)
@@ -195,11 +250,23 @@ class Fleet:
             call.ended = self.journal.now()
             self.journal.note(f"call {index} ends: #{call.made} {call.error!r}")
 
+    def _or_unchanged(self, text: str, old: Previous | None) -> Any:
+        """The computation does not notice a write that is only followed by an invalidation."""
+        if old is None:
+            return text
+        made, number = self.journal.computations[number_in(text)], number_in(old.value)
+        writes = any(each.kind in ("set", "write and refresh") for each in self.case.actions)
+        if writes and self.journal.computations[number].version < made.version:
+            return text
+        self.journal.note(f"computation {made.number} finds #{number} unchanged")
+        self.journal.unchanged.setdefault(number, []).append(made)
+        return UNCHANGED
+
     def has_refreshed(self, call: Call) -> None:
         """Later callers get nothing older, at least in its process."""
         made, now = self.journal.computations[call.made], self.journal.now()
-        faulty = self.journal.failed_between(call.guard, call.began.time, now.time)
-        faulty = faulty or self.journal.was_away(call.guard, call.began, now) or made.kind == "set"
+        faulty = self.journal.failed_between(call.guard, call.key, call.began.time, now.time)
+        faulty = faulty or self.journal.was_away(call.guard, call.key, call.began, now) or made.kind == "set"
         answer = "pending" if faulty else "done"
         self.journal.changes.append(
             Change(call.guard, call.key, "refresh", made.version, call.began, now, answer)
@@ -224,7 +291,7 @@ class Fleet:
                 made.version = self.versions[made.key]
             await asyncio.sleep(action.work[1])
             for made in all_made:
-                made.outcome = action.outcome
+                made.outcome = "value" if action.outcome == "unchanged" else action.outcome
             texts = [text_of(made.number, made.version) for made in all_made]
             match action.outcome:
                 case "error":
@@ -289,8 +356,7 @@ class Fleet:
         """Everything lands; then nothing may be left."""
         journal = self.journal
         for store in self.stores.values():
-            store._end("")
-            store.recover()
+            store._end("fail")
         longest = max(
             key.fields["compute_timeout"] + self.case.most_of("lease_ttl", name)
             for name, key in self.case.keys.items()
@@ -299,44 +365,8 @@ class Fleet:
         await asyncio.sleep(longest + 10.0)
         journal.problems += left_in_guards(self.guards) + left_in_store(self.memory)
         for guard in self.guards.values():
-            await guard.aclose()
-        wires = [task for store in self.stores.values() for task in store.travelling]
-        if wires:
-            await asyncio.wait(wires)
-        journal.problems += left_in_loop(self._loop, self.memory)
-
-
-def play(case: Case | int) -> Fleet:
-    """The fleet after it has ended. The laws are not judged here."""
-    case = drawn(case) if isinstance(case, int) else case
-    loop, ids = VirtualLoop(), Random(case.seed)
-    drawn_before = random.getstate()
-    random.seed(case.seed)
-    unraisable: list[str] = []
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    with contextlib.ExitStack() as stack:
-        stack.callback(logging.disable, disabled)
-        stack.callback(random.setstate, drawn_before)
-        stack.enter_context(mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))))
-        stack.enter_context(
-            mock.patch.object(sys, "unraisablehook", lambda told: unraisable.append(repr(told.exc_value)))
-        )
-        # Of earlier tests: the event loop would sweep until they are over.
-        OWN_ERRORS.forget()
-        fleet = Fleet(case, loop)
-        loop.set_exception_handler(
-            lambda _, context: fleet.journal.problems.append(f"the event loop reports {context}")
-        )
-        try:
-            asyncio.set_event_loop(loop)
-            loop.run_until_complete(fleet.run())
-        finally:
-            asyncio.set_event_loop(None)
-            loop.close()
-        fleet.tasks.clear()
-        fleet.guards.clear()
-        if case.seed % 20 == 0:
-            gc.collect()
-    fleet.journal.problems += unraisable
-    return fleet
+            await self._everywhere(guard.aclose)
+        # Longer than any command is under way.
+        await asyncio.sleep(10.0)
+        for loop in self._loops:
+            journal.problems += left_in_loop(loop, self.memory)

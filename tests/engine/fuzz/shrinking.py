@@ -9,7 +9,8 @@ from dataclasses import replace
 from tests.engine.fuzz.case import Case
 from tests.engine.fuzz.drawing import drawn
 from tests.engine.fuzz.judge import Judge
-from tests.engine.fuzz.scenario import Fleet, play
+from tests.engine.fuzz.play import play
+from tests.engine.fuzz.scenario import Fleet
 
 __all__ = ["fuzz", "judged", "shrunk"]
 

@@ -1,9 +1,11 @@
 """The engine keeps its laws in every seed, and not without its rules.
 
 Answers of the store, messages, time-outs, steps of computations, cancellations and invalidations come at any moment.
-Commands and their answers are lost, late or refused; the store goes away, guards are deaf or are closed. See
-`tests/engine/fuzz/judge.py` for the laws. `STAMPEDE_FUZZ_SEEDS`: how many seeds. More of them:
-`make soak SOAK_ARGS="--store engine --seconds 600"`. Real threads: `python -m tests.engine.fuzz threads 0-999`.
+Commands and their answers are lost, late or refused; the store or one of its nodes goes away, guards are deaf or are
+closed. A process has one event loop or several. See `tests/engine/fuzz/judge.py` for the laws.
+
+`STAMPEDE_FUZZ_SEEDS`: how many seeds. More of them: `make soak SOAK_ARGS="--store engine --seconds 600"`. Real threads:
+`python -m tests.engine.fuzz threads 0-999`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import pytest
 from stampede_guard.values.ownerrors import OWN_ERRORS
 from tests.engine.fuzz.drawing import drawn
 from tests.engine.fuzz.mutants import MUTANTS, mutated
-from tests.engine.fuzz.scenario import play
+from tests.engine.fuzz.play import play
 from tests.engine.fuzz.shrinking import judged
 
 SEEDS = int(os.environ.get("STAMPEDE_FUZZ_SEEDS", "300"))

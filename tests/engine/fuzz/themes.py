@@ -1,12 +1,17 @@
-"""What a seed may have besides: batches, modes, tenants, rollouts. Each theme changes a case that was drawn before."""
+"""What a seed may have besides: batches, modes, several event loops, a node that is away.
+
+Each theme changes a case that was drawn before.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
 
+from stampede_guard.errors import PolicyError
 from stampede_guard.policy import Policy
 from tests.engine.fuzz.case import BEGIN, Action, Case, Key
 
@@ -107,15 +112,30 @@ def tenants(case: Case, chance: Random) -> Case:
 
 def modes(case: Case, chance: Random) -> Case:
     """Operators and programs switch modes while calls run."""
-    # The block has no mode of its own: in a mode without the store, each caller computes.
-    actions = [replace(each, kind="get") if each.kind == "single" else each for each in case.actions]
+    actions = list(case.actions)
+    many = any(key.many for key in case.keys.values())
+    if chance.random() < 0.3 and not many:
+        actions = [
+            replace(each, kind="single", bound=True) if each.kind == "get" and chance.random() < 0.5 else each
+            for each in actions
+        ]
     length = max((action.at for action in actions), default=0.0)
     for _ in range(chance.randint(1, 6)):
         at, guard = chance.uniform(0.0, length), chance.choice(case.guards)
         kind = chance.choice(("mode", "mode", "switch"))
         mode = chance.choice(("on", "on", "shadow", "shadow", "bypass", "off", ""))
-        actions.append(Action(at, guard, next(iter(case.keys)), kind, mode=mode))
-    return replace(case, actions=tuple(sorted(actions, key=lambda each: each.at)))
+        action = Action(at, guard, next(iter(case.keys)), kind, mode=mode)
+        if kind == "switch" and mode:
+            sample = chance.choice((None, None, 0.3, 0.7)) if mode in ("on", "shadow") and not many else None
+            action = replace(action, sample=sample, lasting=chance.choice((None, 1.0, 3.0)))
+        actions.append(action)
+    case = replace(case, actions=tuple(sorted(actions, key=lambda each: each.at)))
+    if chance.random() < 0.2:
+        # Longer than a switch lasts.
+        at = BEGIN + chance.uniform(0.0, length)
+        windows = [(at, at + 20.0, guard, "fail") for guard in case.guards]
+        case = replace(case, weather=replace(case.weather, windows=windows))
+    return case
 
 
 def rollout(case: Case, chance: Random) -> Case:
@@ -241,6 +261,99 @@ def crossing(case: Case, chance: Random) -> Case:
     return _lasting(case, chance, ("fail", "fail", "refuse writes")) if chance.random() < 0.6 else case
 
 
+def unchanged(case: Case, chance: Random) -> Case:
+    """Computations find the old value unchanged, as with `If-None-Match`, whoever invalidates it meanwhile."""
+    if any(key.many for key in case.keys.values()):
+        return case
+    fields = {"ttl": chance.choice((0.3, 1.0)), "stale_ttl": 10.0}
+    case = _with_fields(case, lambda _: fields)
+    kinds = ("get",) * 6 + (
+        "refresh",
+        "refresh",
+        "single",
+        "invalidate",
+        "invalidate",
+        "invalidate_tag",
+        "peek",
+    )
+    case = _of_kinds(case, chance, kinds)
+    actions = tuple(
+        replace(each, outcome="unchanged") if chance.random() < 0.7 else each for each in case.actions
+    )
+    return replace(case, actions=actions)
+
+
+def mute(case: Case, chance: Random) -> Case:
+    """Messages are lost, and nobody knows: the poll and the short life of copies are all that is left."""
+    weather = replace(case.weather, lost=0.0, unanswered=0.0, refused=0.0, late=0.0)
+    case = _with_fields(case, lambda _: {"l1_ttl": chance.choice((0.0, 0.5, 0.5))})
+    return _lasting(replace(case, weather=weather), chance, ("mute",))
+
+
+FIELDS: dict[str, tuple[Any, ...]] = {
+    "ttl": (0.3, 5.0),
+    "stale_ttl": (1.0, 10.0),
+    "error_ttl": (0.0, 1.0),
+    "lease_ttl": (0.9, 3.0),
+    "poll_interval": (0.1, 0.4),
+    "compute_timeout": (0.5, 60.0),
+    "fallback_limit": (0, 1, 2),
+    "fallback_timeout": (0.5, 25.0),
+    "uncacheable_ttl": (0.0, 10.0),
+    "uncacheable_limit": (1, 16),
+    "l1_ttl": (0.0, 0.5),
+    "early_beta": (0.0, 20.0),
+    "max_passengers": (2, 10_000),
+    "inline_bytes": (0, 16_384),
+    "share": (False, True),
+}
+
+
+def mixed(case: Case, chance: Random) -> Case:
+    """Calls of one key have different policies: they come from several places of one program."""
+    if any(key.many for key in case.keys.values()):
+        return case
+    names = chance.sample(list(FIELDS), chance.randint(1, 5))
+    actions = []
+    for action in case.actions:
+        bound = action.bound or chance.random() < 0.3
+        fields = action.fields | {
+            name: chance.choice(FIELDS[name]) for name in names if chance.random() < 0.6
+        }
+        with contextlib.suppress(PolicyError):
+            Policy(**(case.keys[action.key].fields | fields))
+            early = {"early_beta": 0.0} if bound and "early_beta" in fields else {}
+            action = replace(action, fields=fields | early, bound=bound)
+        actions.append(action)
+    return replace(case, actions=tuple(actions))
+
+
+# --- what a process and a store are made of -------------------------------------------------------
+
+
+def loops(case: Case, chance: Random) -> Case:
+    """Each process has several event loops, as one with a thread for background work, or with plain functions."""
+    if any(key.many for key in case.keys.values()):
+        return case
+    if chance.random() < 0.6:
+        case = chance.choice((crossing, crossing, outage, near))(case, chance)
+    count = chance.choice((2, 2, 3))
+    actions = tuple(replace(action, loop=chance.randrange(count)) for action in case.actions)
+    return replace(case, actions=actions, loops=count)
+
+
+def nodes(case: Case, chance: Random) -> Case:
+    """A cluster, of which one node is away: what is on the others takes no notice."""
+    if any(key.many for key in case.keys.values()):
+        return case
+    count = chance.choice((2, 3))
+    weather, node = case.weather, f"n{chance.randrange(count)}"
+    if chance.random() < 0.7:
+        weather = replace(weather, lost=0.0, unanswered=0.0, refused=0.0, late=0.0)
+    windows = [f"{what} {node}" for what in ("fail", "fail", "refuse", "refuse writes")]
+    return _lasting(replace(case, nodes=count, weather=weather), chance, tuple(windows))
+
+
 THEMES: dict[str, Theme] = {
     "crossing": crossing,
     "many": many,
@@ -252,4 +365,9 @@ THEMES: dict[str, Theme] = {
     "outage": outage,
     "lingering": lingering,
     "several tags": several_tags,
+    "unchanged": unchanged,
+    "mute": mute,
+    "mixed": mixed,
+    "loops": loops,
+    "nodes": nodes,
 }
