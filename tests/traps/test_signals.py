@@ -7,6 +7,8 @@ trace function takes its place: it is called in the same way, and at each instru
 from __future__ import annotations
 
 import asyncio
+import itertools
+import logging
 import os
 import signal
 import subprocess
@@ -24,6 +26,8 @@ import pytest
 import stampede_guard
 from stampede_guard import StampedeGuard, configure, locked_cache
 from stampede_guard.core.entry import Record
+from stampede_guard.engine.threads.levels import enabled
+from stampede_guard.engine.threads.locks import WAITING, PassableLock
 from stampede_guard.engine.threads.portal import portal
 from stampede_guard.policy import Limits
 from stampede_guard.stores.memory import MemoryStore
@@ -205,6 +209,82 @@ def test_what_a_handler_has_invalidated_is_served_to_nobody_who_calls_later(
 
         in_time(lambda main=main: asyncio.run(main()))
         guard.close()
+
+
+@pytest.mark.parametrize("crowded", [False, True])
+def test_a_handler_at_each_instruction_of_a_lock_leaves_it_as_it_was(crowded: bool) -> None:
+    """`crowded`: another thread has the lock and waits for the portal, so the lock is passed."""
+    lock, first, interrupted = PassableLock(), 0, True
+    holds, ends = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            holds.set()
+            ends.wait(PATIENCE)
+
+    def handler() -> None:
+        with lock:
+            pass
+
+    def main(first: int) -> int:
+        with Interrupting(handler, stride=1, first=first, most=1) as interrupting:
+            handler()
+        return interrupting.calls
+
+    holder = threading.Thread(target=hold)
+    if crowded:
+        holder.start()
+        assert holds.wait(PATIENCE)
+        WAITING[holder.ident or 0] = 1
+    try:
+        while interrupted:
+            interrupted = main(first) == 1
+            first += 1
+    finally:
+        ends.set()
+        if crowded:
+            holder.join(PATIENCE)
+            del WAITING[holder.ident or 0]
+    assert first > 50
+    assert lock._inside == {}
+    assert lock._lock.acquire(blocking=False)
+
+
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
+def test_a_handler_that_interrupts_logging_waits_for_no_lock_of_it(level: int) -> None:
+    """The main thread has the lock that a logger takes when it is asked for a level for the first time."""
+    logger = logging.getLogger("stampede_guard.flight")
+    guard = StampedeGuard(MemoryStore())
+
+    @guard.locked_cache(name="shop.plain")
+    def plain(number: int) -> int:
+        return number
+
+    def interrupted() -> None:
+        plain(1)
+        with logging._lock:  # type: ignore[attr-defined]
+            # As after any change of a level.
+            logger.manager._clear_cache()  # type: ignore[attr-defined]
+            assert plain(2) == 2
+
+    in_time(interrupted)
+    guard.close()
+    assert not enabled(logger, level)
+    assert enabled(logger, logging.ERROR)
+
+
+def test_whether_a_logger_is_enabled_is_found_as_logging_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    logger, parent = logging.getLogger("stampede_guard.flight"), logging.getLogger("stampede_guard")
+    levels = (logging.NOTSET, logging.DEBUG, logging.INFO, logging.ERROR)
+    for own, above, least, off in itertools.product(levels, levels, levels, (False, True)):
+        monkeypatch.setattr(logger, "level", own)
+        monkeypatch.setattr(parent, "level", above)
+        monkeypatch.setattr(logger.manager, "_disable", least)
+        monkeypatch.setattr(logger, "disabled", off)
+        for asked in levels[1:]:
+            logger.manager._clear_cache()  # type: ignore[attr-defined]
+            assert enabled(logger, asked) == logger.isEnabledFor(asked), (own, above, least, off, asked)
+    logger.manager._clear_cache()  # type: ignore[attr-defined]
 
 
 def test_a_real_signal_during_plain_calls_and_coroutines() -> None:

@@ -33,6 +33,7 @@ from stampede_guard.engine.stats.steps import tell_step
 from stampede_guard.engine.tags.checking import acquire, ask_again, believed, versions_before
 from stampede_guard.engine.tags.versions import tags_of
 from stampede_guard.engine.tasks import at_most, ended
+from stampede_guard.engine.threads.levels import enabled
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.events import TakenOver
 from stampede_guard.values.unstorable import Unstorable
@@ -51,8 +52,7 @@ steps = logging.getLogger("stampede_guard.flight")
 class Flight:
     """Only three attributes decide what it does: `state`, which `decide` alone changes, `plan` and `passengers`.
 
-    `lifetimes` are those of the value computed last; None means that it may not be stored. `old` is the value that led
-    to this flight.
+    `lifetimes` are of the value computed last; None: it may not be stored. `old` is the value that led to this flight.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Flight:
         self.passengers = Passengers(plan, runtime.loop)
         self._delivery = Delivery(runtime, self)
         self._hearing = Mailbox(runtime.loop)
-        self._logs_steps = steps.isEnabledFor(logging.DEBUG)
+        self._logs_steps = enabled(steps, logging.DEBUG)
         away = runtime.away_for(name, self.tags) and not runtime.only_waits(name, self.tags)
         self.state, self._first = begin(kind, away=away, newer_than=newer_than)
         self.landed: asyncio.Future[None] = runtime.loop.create_future()

@@ -24,13 +24,13 @@ from stampede_guard.engine.flights.backoff import Backoff
 from stampede_guard.engine.flights.flight import Flight
 from stampede_guard.engine.flights.once import Once
 from stampede_guard.engine.flights.registry import Flights
-from stampede_guard.engine.herdlog import HerdLog
 from stampede_guard.engine.hooks import Hooks
 from stampede_guard.engine.l1 import L1
 from stampede_guard.engine.loops.closing import Closing
 from stampede_guard.engine.loops.invalidating import Invalidating
 from stampede_guard.engine.modes.shadow import Shadow
 from stampede_guard.engine.modes.switches import Switches
+from stampede_guard.engine.stats.herdlog import HerdLog
 from stampede_guard.engine.stats.publishers import NOTHING_TO_PUBLISH, Publishers
 from stampede_guard.engine.tags.versions import LocalTags
 from stampede_guard.engine.threads.threads import Threads

@@ -34,11 +34,12 @@ class PassableLock:
 
     def __enter__(self) -> None:
         me = threading.get_ident()
-        held = self._inside.setdefault(me, [])
-        if held:
+        held = self._inside.get(me)
+        if held is not None:
             held.append(False)
             return
-        held.append(True)
+        # Never empty while others see it: a handler that finds it takes away only what it has added.
+        held = self._inside[me] = [True]
         while not self._lock.acquire(timeout=LOOK_SECONDS):
             # The lock may be older than gevent's patches. Then its holder is a greenlet, which runs only now.
             time.sleep(0)
@@ -51,8 +52,9 @@ class PassableLock:
         held = self._inside[me]
         if held[-1]:
             self._lock.release()
-        held.pop()
-        if not held:
+        if len(held) > 1:
+            held.pop()
+        else:
             del self._inside[me]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stampede_guard import events
-from stampede_guard.engine.herdlog import MOST_FUNCTIONS, SUMMARY_SECONDS, HerdLog
+from stampede_guard.engine.stats.herdlog import MOST_FUNCTIONS, SUMMARY_SECONDS, HerdLog
 from stampede_guard.ops.observe.log import LogHook
 
 

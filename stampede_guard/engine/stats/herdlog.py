@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from stampede_guard.engine.threads.levels import enabled
+
 __all__ = ["SUMMARY_SECONDS", "HerdLog"]
 
 log = logging.getLogger("stampede_guard")
@@ -27,7 +29,7 @@ class HerdLog:
 
     def landed(self, function: str, callers: int) -> None:
         """A flight of this function served so many callers, two or more."""
-        if not log.isEnabledFor(logging.INFO):
+        if not enabled(log, logging.INFO):
             return
         if self._timer is None:
             extra = {"function": function, "callers": callers, "collapsed": callers - 1}
