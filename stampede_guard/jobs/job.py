@@ -16,6 +16,7 @@ from stampede_guard.jobs.threads import result_of
 from stampede_guard.leases import checks
 from stampede_guard.leases.core.timing import JOB_TTL, Timing, job_timing
 from stampede_guard.options import refuse_others
+from stampede_guard.values.arguments.signatures import signature_of
 
 __all__ = ["MISFIRE_GRACE", "Job", "JobOverlap", "Terms", "check_fit", "function_of", "name_of", "terms_of"]
 
@@ -133,7 +134,7 @@ class Job:
     @property
     def takes_run(self) -> bool:
         """Whether the function takes the `Run`: it has a positional parameter that is not in `arguments`."""
-        for parameter in inspect.signature(self.function).parameters.values():
+        for parameter in signature_of(self.function).parameters.values():
             positional = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
             if positional and parameter.name not in self.arguments:
                 return True
@@ -165,7 +166,7 @@ def function_of(function: Any, name: str) -> Any:
 def check_fit(function: Callable[..., Any], name: str, arguments: Mapping[str, Any]) -> None:
     """Raises `Misuse` unless the function can be called with these arguments, and either a `Run` or nothing else."""
     try:
-        parameters = inspect.signature(function).parameters
+        parameters = signature_of(function).parameters
     except (TypeError, ValueError):
         raise Misuse(
             f"the parameters of the job {name!r} cannot be read: call it in a function of your own"

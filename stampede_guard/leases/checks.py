@@ -9,6 +9,7 @@ from typing import Any
 from stampede_guard import durations
 from stampede_guard.durations import Duration
 from stampede_guard.errors import PolicyError
+from stampede_guard.values.arguments.signatures import signature_of
 
 __all__ = ["count", "flag", "gives_values", "seconds", "takes_one", "text", "whole"]
 
@@ -58,7 +59,7 @@ def takes_one(field: str, function: Any, what: str) -> None:
             "its body has `yield`, so a call would run nothing: write a function that returns",
         )
     try:
-        inspect.signature(function).bind(None)
+        signature_of(function).bind(None)
     except TypeError:
         raise PolicyError(field, function, f"it must take exactly one argument, {what}") from None
     except ValueError:

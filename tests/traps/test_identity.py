@@ -1316,6 +1316,24 @@ class Disguised:
         return id, here()
 
 
+class Static:
+    @staticmethod
+    async def __call__(id: int) -> tuple[int, int]:
+        return id, here()
+
+
+class OfClass:
+    @classmethod
+    async def __call__(cls, id: int) -> tuple[int, int]:
+        return id, here()
+
+
+class DisguisedStatic(Disguised):
+    @staticmethod
+    async def __call__(id: int) -> tuple[int, int]:
+        return id, here()
+
+
 LOADER, PLAIN_LOADER = Loader(), PlainLoader()
 ASYNC: dict[str, Any] = {
     "partial": functools.partial(two, "m"),
@@ -1332,7 +1350,14 @@ ASYNC: dict[str, Any] = {
     "wrapper that passes asyncify on": passing_on(asyncify(plain)),
     "coroutine around a generator": collected(unannotated),
     "mock": mock.AsyncMock(side_effect=coroutine),
+    "mock with a spec": mock.AsyncMock(spec=coroutine, side_effect=coroutine),
+    "partial of a mock": functools.partial(mock.AsyncMock(side_effect=coroutine)),
     "object that looks like a function": Disguised(),
+    "partial of an object that looks like a function": functools.partial(Disguised()),
+    "static call": Static(),
+    "partial of a static call": functools.partial(Static()),
+    "call of a class": OfClass(),
+    "static call of an object that looks like a function": DisguisedStatic(),
 }
 IN_A_THREAD = {
     "partial of a plain function": functools.partial(plain_two, "m"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio.coroutines
 import functools
 import inspect
-import sys
 import types
 from collections.abc import Callable
 from typing import Any, cast
@@ -17,6 +16,7 @@ from typing import Any, cast
 from stampede_guard.errors import Misuse
 from stampede_guard.values.arguments.binding import Bound
 from stampede_guard.values.arguments.captured import IMMUTABLE
+from stampede_guard.values.arguments.signatures import signature_of
 from stampede_guard.values.keys.naming import innermost
 from stampede_guard.values.parts.parts import Unkeyable, is_plain_object, text_of
 
@@ -56,11 +56,11 @@ def as_function(given: Any) -> Callable[..., Any]:
     """
     _refuse_what_is_none(given)
     signature = _signature(given)
-    if inspect.isroutine(given) and (_says_so(given) or not is_coroutine_function(given)):
+    if _is_function(given) and (_says_so(given) or not is_coroutine_function(given)):
         return cast("Callable[..., Any]", given)
     whole: Any = _awaited(given) if is_coroutine_function(given) else _called(given)
     inner = innermost(given)
-    named = inner if inspect.isroutine(inner) else type(inner).__call__
+    named = inner if _is_function(inner) else type(inner).__call__
     functools.update_wrapper(whole, named)  # so that its annotations are found, too
     whole.__signature__ = signature
     setattr(whole, _BOUND, bound_values(given))
@@ -135,36 +135,17 @@ def _called(given: Any) -> Callable[..., Any]:
 
 def _signature(given: Any) -> inspect.Signature:
     try:
-        return _visible(given)
+        return signature_of(given)
     except (TypeError, ValueError) as error:
-        found = _signature_of_call(given)
-        if found is not None:
-            return found
         raise Misuse(
             f"the parameters of {_title(given)} are not visible ({error}), and the key is made of them: decorate a "
             "function with parameters that calls it"
         ) from None
 
 
-def _signature_of_call(given: Any) -> inspect.Signature | None:
-    """What the class of an object says of its calls. None: nothing either.
-
-    An object may look like a function to `inspect` and not have the code of one. Such is `AsyncMock` in Python 3.11.2.
-    """
-    if inspect.isroutine(given) or isinstance(given, functools.partial):
-        return None
-    try:
-        return _visible(types.MethodType(type(given).__call__, given))
-    except (TypeError, ValueError):
-        return None
-
-
-def _visible(given: Any) -> inspect.Signature:
-    if sys.version_info >= (3, 14):
-        import annotationlib
-
-        return inspect.signature(given, annotation_format=annotationlib.Format.FORWARDREF)
-    return inspect.signature(given)
+def _is_function(given: Any) -> bool:
+    """Not a mock that only looks like one, and has no names."""
+    return inspect.isroutine(given) and isinstance(getattr(given, "__qualname__", None), str)
 
 
 def _refuse_what_is_none(given: Any) -> None:
@@ -186,4 +167,5 @@ def _refuse_what_is_none(given: Any) -> None:
 
 
 def _title(given: Any) -> str:
-    return str(getattr(innermost(given), "__qualname__", None) or type(given).__qualname__)
+    name = getattr(innermost(given), "__qualname__", None)
+    return name if isinstance(name, str) and name else type(given).__qualname__

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from stampede_guard.errors import Misuse
 from stampede_guard.values.annotations import alternatives, resolve, root_package
+from stampede_guard.values.arguments.signatures import signature_of
 
 __all__ = ["Overridden", "Step", "check_resources", "steps_of"]
 
@@ -139,7 +140,7 @@ def _needs(factory: Any) -> Mapping[str, _Needed]:
 
 def _find_needs(factory: Any) -> dict[str, _Needed]:
     try:
-        parameters = inspect.signature(factory).parameters
+        parameters = signature_of(factory).parameters
     except (TypeError, ValueError):  # written in C
         return {}
     hints = _hints(factory)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+from stampede_guard.values.arguments.signatures import signature_of
 
 __all__ = ["OURS", "Bound", "arguments_of", "binder", "made", "parameters_of"]
 
@@ -29,13 +30,7 @@ class Bound:
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    if sys.version_info >= (3, 14):
-        import annotationlib
-
-        signature = inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
-    else:
-        signature = inspect.signature(function)
-    return dict(signature.parameters)
+    return dict(signature_of(function).parameters)
 
 
 def arguments_of(

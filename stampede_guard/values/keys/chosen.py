@@ -9,6 +9,7 @@ from typing import Any
 from stampede_guard.errors import KeyPartError
 from stampede_guard.values.annotations import is_marker
 from stampede_guard.values.arguments.binding import OURS, made
+from stampede_guard.values.arguments.signatures import signature_of
 
 __all__ = ["with_parameters_of"]
 
@@ -46,7 +47,7 @@ def with_parameters_of(
 def _signature(key: Callable[..., Any]) -> inspect.Signature | None:
     """None for what does not tell its parameters, such as `str`."""
     try:
-        return inspect.signature(key)
+        return signature_of(key)
     except (TypeError, ValueError):
         return None
 
