@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
+import functools
 import inspect
 import io
 import sys
@@ -17,10 +18,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 __all__ = [
+    "alias_name",
     "alternatives",
     "comes_from",
     "cure_of_django",
     "field_names",
+    "holds_itself",
     "is_mapped",
     "is_marker",
     "is_yielded",
@@ -115,9 +118,12 @@ def _written(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _resolve_one(function: Callable[..., Any], written: Any) -> Any:
+    return _evaluated(written, getattr(function, "__globals__", {}))
+
+
+def _evaluated(written: Any, names: dict[str, Any]) -> Any:
     holder = types.SimpleNamespace(__annotations__={"it": written})
     try:
-        names = getattr(function, "__globals__", {})
         return typing.get_type_hints(holder, globalns=names, include_extras=True)["it"]
     except Exception:
         return written
@@ -126,26 +132,73 @@ def _resolve_one(function: Callable[..., Any], written: Any) -> Any:
 def unwrap(annotation: Any) -> Any:
     """The annotation without `Annotated[...]`, `NewType` and `type X = ...` around it."""
     while True:
-        if typing.get_origin(annotation) is typing.Annotated:
+        origin = typing.get_origin(annotation)
+        if origin is typing.Annotated:
             annotation = annotation.__origin__
         elif isinstance(annotation, typing.NewType):
             annotation = annotation.__supertype__
-        elif type(annotation).__name__ == "TypeAliasType":  # typing's from 3.12 on, or typing_extensions' own
-            annotation = annotation.__value__
+        elif _is_alias(annotation):
+            annotation = _value_of(annotation)
+        elif _is_alias(origin):
+            annotation = _alias_with(origin, typing.get_args(annotation))
         else:
             return annotation
 
 
+def alias_name(annotation: Any) -> str:
+    """The name of a `type X = ...`, also of `X[int]`. Empty for other annotations."""
+    while typing.get_origin(annotation) is typing.Annotated:
+        annotation = annotation.__origin__
+    aliases = (one for one in (annotation, typing.get_origin(annotation)) if _is_alias(one))
+    return next((str(one.__name__) for one in aliases), "")
+
+
+def _is_alias(annotation: Any) -> bool:
+    # typing's from 3.12 on, or typing_extensions' own
+    return type(annotation).__name__ == "TypeAliasType"
+
+
+@functools.lru_cache(maxsize=512)
+def _value_of(alias: Any) -> Any:
+    """Before Python 3.12, the value of an alias that uses itself is a text."""
+    value = alias.__value__
+    module = sys.modules.get(alias.__module__)
+    return _evaluated(value, vars(module)) if isinstance(value, str) and module is not None else value
+
+
+def _alias_with(alias: Any, arguments: tuple[Any, ...]) -> Any:
+    """The value of `X[int]` for `type X[T] = ...`."""
+    given = dict(zip(alias.__type_params__, arguments, strict=False))
+    value = _value_of(alias)
+    wanted = tuple(given.get(one, one) for one in getattr(value, "__parameters__", ()))
+    if value in given:  # `type X[T] = T`
+        return given[value]
+    return value[wanted] if wanted else value
+
+
 def alternatives(annotation: Any) -> Iterator[Any]:
-    """The annotation and everything inside it: members of unions and arguments of generic types."""
-    annotation = unwrap(annotation)
-    yield annotation
-    origin = typing.get_origin(annotation)
-    if origin is typing.Literal or origin is collections.abc.Callable:
+    """The annotation and everything inside it: members of unions and arguments of generic types.
+
+    What a type has of itself, as `type Json = dict[str, Json] | str` does, comes once.
+    """
+    return (kind for kind, is_itself in _walked(annotation, ()) if not is_itself)
+
+
+def holds_itself(annotation: Any) -> bool:
+    """Whether a `type X = ...`, or one in it, is used in its own definition."""
+    return any(is_itself for _, is_itself in _walked(annotation, ()))
+
+
+def _walked(annotation: Any, within: tuple[Any, ...]) -> Iterator[tuple[Any, bool]]:
+    kind = unwrap(annotation)
+    origin = typing.get_origin(kind)
+    is_itself = origin is not None and kind in within
+    yield kind, is_itself
+    if is_itself or origin is typing.Literal or origin is collections.abc.Callable:
         return
-    for argument in typing.get_args(annotation):
+    for argument in typing.get_args(kind):
         if not isinstance(argument, list | tuple):
-            yield from alternatives(argument)
+            yield from _walked(argument, (*within, kind))
 
 
 def root_package(kind: type) -> str:

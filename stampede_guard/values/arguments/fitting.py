@@ -25,7 +25,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from stampede_guard.values.annotations import comes_from, unwrap
+from stampede_guard.values.annotations import comes_from, holds_itself, unwrap
 from stampede_guard.values.arguments.numbers import equal_numbers
 from stampede_guard.values.arguments.records import record_reader
 from stampede_guard.values.parts.parts import plain_value
@@ -65,10 +65,9 @@ _LISTS: dict[Any, Callable[[Any], Any]] = {
     collections.abc.Sequence: list,
     collections.abc.MutableSequence: list,
 }
-_ABSTRACT: dict[Any, Callable[[Any], Any]] = {
-    collections.abc.Iterable: list,
-    collections.abc.Collection: list,
-}
+_ABSTRACT: dict[Any, Callable[[Any], Any]] = dict.fromkeys(
+    (collections.abc.Iterable, collections.abc.Collection), list
+)
 _SETS: dict[Any, Callable[[Any], Any]] = {
     set: set,
     frozenset: frozenset,
@@ -92,6 +91,8 @@ def fitter_of(annotation: Any) -> Fitter | None:
 
 
 def _fitter(annotation: Any) -> Fitter | None:
+    if holds_itself(annotation):
+        return None
     kind = unwrap(annotation)
     if kind is None or kind is types.NoneType:
         return Fitter(_none, {types.NoneType})

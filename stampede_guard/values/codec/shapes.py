@@ -17,6 +17,7 @@ from typing import Any
 
 from stampede_guard.errors import UnsupportedValue
 from stampede_guard.values.annotations import (
+    alias_name,
     comes_from,
     cure_of_django,
     cure_of_live,
@@ -99,9 +100,21 @@ class _Walk:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.open_records: list[Any] = []
+        self.open_aliases: dict[str, Any] = {}
 
     def visit(self, annotation: Any) -> _Found:
-        annotation = unwrap(annotation)
+        name, kind = alias_name(annotation), unwrap(annotation)
+        if kind in self.open_aliases.values() or _forward_name(kind) in self.open_aliases:
+            # A `type X = ...` that uses itself, as `X` or as `"X"`: the outer visit describes it. msgspec does not.
+            self.shape.pydantic = True
+            return name or _forward_name(kind), None
+        outer = self.open_aliases
+        self.open_aliases = {**outer, name: kind} if name else outer
+        found = self._visit(kind)
+        self.open_aliases = outer
+        return found
+
+    def _visit(self, annotation: Any) -> _Found:
         origin = typing.get_origin(annotation)
         if getattr(origin, "_name", "") in _ITEM_MARKS:
             text, immutable = self.visit(typing.get_args(annotation)[0])
@@ -184,7 +197,9 @@ class _Walk:
         if kind in self.open_records:
             return name, None  # a recursive type: the outer visit describes it
         self.open_records.append(kind)
+        outer, self.open_aliases = self.open_aliases, {}
         found = {field_name: self.visit(hint) for field_name, hint in fields.items()}
+        self.open_aliases = outer
         self.open_records.pop()
         notes = self._notes(kind)
         text = ",".join(
@@ -221,6 +236,13 @@ class _Walk:
             # a change of the default in the code would not be noticed: store the field even if it was not set
             self.shape.computed_defaults = True
             return ""
+
+
+def _forward_name(annotation: Any) -> str:
+    """The name in an annotation that could not be evaluated; empty for others."""
+    if isinstance(annotation, typing.ForwardRef):
+        return annotation.__forward_arg__
+    return annotation if isinstance(annotation, str) else ""
 
 
 def _all_immutable(found: Iterable[_Found]) -> bool | None:
