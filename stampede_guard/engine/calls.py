@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from stampede_guard.engine.tags.versions import TaggedRun
 from stampede_guard.errors import UnsupportedValue
 from stampede_guard.values.arguments.captured import Copying
+from stampede_guard.values.codec import encoded
 
 if TYPE_CHECKING:
     from stampede_guard.engine.plan import Plan, Run, Variables
@@ -174,6 +175,6 @@ async def _awaited(compute: Callable[[], Awaitable[Any]]) -> Any:
 def _as_others_get_it(plan: Plan, value: Any) -> Any:
     """The value as all other callers get it: with the declared type and its filter."""
     try:
-        return plan.decode(plan.codec.encode(value))
+        return plan.decode(encoded(plan.codec, value))
     except UnsupportedValue:
         return value

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stampede_guard.core.scripts import Granted, Uncacheable
 from stampede_guard.errors import StoreError
+from stampede_guard.values.codec import encoded
 
 if TYPE_CHECKING:
     from stampede_guard.core.entry import Reading
@@ -112,7 +113,7 @@ async def put(runtime: Runtime, plan: Plan, name: str, value: Any, policy: Polic
         grant = await session.acquire(name, flight=flight, policy=policy)
         held = isinstance(grant, Granted | Uncacheable)
         if isinstance(grant, Granted):
-            body = plan.codec.encode(value)
+            body = encoded(plan.codec, value)
             kept = await publish(runtime, name, flight, grant, body, policy) and name not in runtime.unkept
             runtime.published(name, value=True)
             held = False

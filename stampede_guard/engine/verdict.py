@@ -11,12 +11,14 @@ import asyncio
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.engine.previous import Previous, Unchanged
 from stampede_guard.errors import Misuse, PolicyError, UnsupportedValue
 from stampede_guard.policy import Policy
+from stampede_guard.values.codec import encoded
 from stampede_guard.values.unstorable import Unstorable
 
 if TYPE_CHECKING:
@@ -94,7 +96,7 @@ class Verdict(NamedTuple):
 def judge(plan: Plan, returned: Any, old: Previous | None) -> Verdict:
     """The verdict on the result of a computation that had `old`. Raises `Misuse`, or the error of a user's function."""
     if not isinstance(returned, Unchanged):
-        body = _ask(plan.codec.encode, returned, f"a class in the result of {plan.title}")
+        body = _ask(partial(encoded, plan.codec), returned, f"a class in the result of {plan.title}")
         return Verdict(body, _fitting(plan, body, plan.policy_for(returned)))
     if plan.batched:
         raise Misuse(f"{plan.title} returned UNCHANGED for an id: functions of many ids return values only")

@@ -25,7 +25,7 @@ from stampede_guard.values.filtering.routed import ResponseModels, Routed
 from stampede_guard.values.keys.codeversion import AUTO
 from stampede_guard.values.keys.naming import full_name
 
-__all__ = ["Codec", "codec_for", "function_codec", "is_immutable", "return_annotation", "settled"]
+__all__ = ["Codec", "codec_for", "encoded", "function_codec", "is_immutable", "return_annotation", "settled"]
 
 _FORMAT = "1"  # of the stored bytes; a new one gives all entries new keys
 
@@ -72,6 +72,19 @@ def function_codec(
         return codec_for(annotation, pickle=pickle, models=models)
     title = name or full_name(function)
     return codec_for(annotation, pickle=pickle, function=function, title=title, models=models)
+
+
+def encoded(codec: Codec, value: Any) -> bytes:
+    """The bytes to store. Raises `UnsupportedValue`, also where code of a class in the value raises something else."""
+    try:
+        return codec.encode(value)
+    except UnsupportedValue:
+        raise
+    except Exception as error:
+        raise UnsupportedValue(
+            f"the function returned a {type(value).__name__} that cannot be stored: reading it raised "
+            f"{type(error).__name__}"
+        ) from error
 
 
 def settled(codec: Any, value: Any) -> Any:

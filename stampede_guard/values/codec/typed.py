@@ -222,6 +222,12 @@ class PydanticCodec(_Verified):
         except UnsupportedValue as error:
             why.refused = why.refused or str(error)
             return None
+        except Exception as error:
+            if isinstance(cause := error.__cause__, Foreign):  # assigned after the model was validated
+                kind = type(cause.part).__name__
+                why.lost = why.lost or f"it holds a {kind} in a place that is declared otherwise"
+            why.failed = why.failed or _reason(error)
+            return None
         if found is None and filtered.gives(back):
             return data
         why.lost = found or "what is declared depends on what is not stored, such as an excluded field"

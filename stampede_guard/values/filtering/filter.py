@@ -40,8 +40,11 @@ class Filter:
         return self.adapter.validate_python(value, from_attributes=True)
 
     def narrowed(self, value: Any) -> Any:
-        """Raises `Foreign`."""
-        return narrowed(self._annotation, value, trusted=True)
+        """Raises `Foreign`, also for a value that is nested too deeply, or holds itself."""
+        try:
+            return narrowed(self._annotation, value, trusted=True)
+        except RecursionError:
+            raise Foreign(value) from None
 
     def are_equal(self, one: list[bytes], other: list[bytes]) -> bool:
         # The order of a set differs from process to process, also without a cache.
