@@ -32,7 +32,7 @@ from stampede_guard.audit.source.words import is_cachy, last, names_in, path, wo
 
 @dataclass(frozen=True, eq=False)
 class Fill:
-    """An unlocked cache fill."""
+    """A cache fill."""
 
     function: Function
     read: Access
@@ -40,14 +40,24 @@ class Fill:
     # If this is the wrapper of a decorator: the decorated function.
     decorator: Function | None
     sure: bool
+    # Whether concurrent misses share one computation, or a second one costs next to nothing.
+    spared: bool = False
 
 
 def fills(module: Module) -> list[Fill]:
     """The unlocked fills of a file, at most one per read. Computed once for several rules."""
     known: list[Fill] | None = module.memo.get("fills")
     if known is None:
+        known = module.memo["fills"] = [fill for fill in all_fills(module) if not fill.spared]
+    return known
+
+
+def all_fills(module: Module) -> list[Fill]:
+    """The fills of a file, also those that a lock or their low cost spares a herd."""
+    known: list[Fill] | None = module.memo.get("all-fills")
+    if known is None:
         known = [fill for function in module.functions for fill in _of_function(module, function)]
-        module.memo["fills"] = known
+        module.memo["all-fills"] = known
     return known
 
 
@@ -93,11 +103,11 @@ def _of_function(module: Module, function: Function) -> list[Fill]:
         if write is None:
             continue
         taken.add(spot)
-        if _protected(module, function, read, write, reads) or is_memo(module, function, read, write):
-            continue
-        if any(fill.write is write for fill in found):
+        spared = _protected(module, function, read, write, reads) or is_memo(module, function, read, write)
+        if any(fill.write is write and fill.spared is spared for fill in found):
             continue  # two reads for one entry: its value, and the time when it was stored
-        found.append(Fill(function, read, write, decorator_around(function), read.sure and write.sure))
+        sure = read.sure and write.sure
+        found.append(Fill(function, read, write, decorator_around(function), sure, spared))
     return found
 
 

@@ -260,7 +260,7 @@ class Flow:
             if name in targets
             and position(node) < position(at)
             and (self.since is None or end_of(node, value) > self.since)
-            and not self._other_branch(node, at)
+            and not self.never_followed_by(node, at)
         ]
 
     def _grown(self, name: str, at: ast.AST) -> bool:
@@ -295,7 +295,7 @@ class Flow:
     def _last_binding(self, name: str, at: ast.AST) -> tuple[ast.AST, ast.expr] | None:
         found: tuple[ast.AST, ast.expr] | None = None
         for node, targets, value in self.bindings:
-            if name in targets and position(node) < position(at) and not self._other_branch(node, at):
+            if name in targets and position(node) < position(at) and not self.never_followed_by(node, at):
                 if found is None or not self._is_default(node, value, at):
                     found = node, value
         return found
@@ -310,7 +310,7 @@ class Flow:
             and self.mentions(branch.test)
         )
 
-    def _other_branch(self, node: ast.AST, at: ast.AST) -> bool:
+    def never_followed_by(self, node: ast.AST, at: ast.AST) -> bool:
         """Whether the place can never follow a binding: the binding's branch ends in a return, or the place is in
         `else`.
         """

@@ -1,0 +1,1 @@
+"""What an entry holds, and under which key: inputs of values, templates of keys, deletions."""

@@ -1,0 +1,176 @@
+"""Deletions that run before the new row is visible: a reader in between stores the old value again."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching.entries.deletions import Deletion, deletions, waits
+from stampede_guard.audit.source.model import Function, Module, inside, position
+from stampede_guard.audit.source.words import last, path
+
+_COMMITS = frozenset(("commit",))
+_WRITES = frozenset(
+    "save create update delete add execute bulk_create bulk_update get_or_create update_or_create add_all merge "
+    "insert executemany delete_all".split()
+)
+_BLOCKS = ("atomic", "transaction", "begin", "begin_nested")
+_BLOCKS_OF = ("transaction", "session", "db", "conn", "connection", "engine")
+
+
+def too_early(module: Module, function: Function) -> Iterator[tuple[Deletion, str]]:
+    """The deletions of a function that come before what they are for, each with the reason."""
+    found = _at_once(module, function)
+    if not found:
+        return
+    if _runs_before_saving(module, function):
+        yield from ((one, "before the row is saved") for one in found[:1])
+        return
+    end = _last_commit(module, function)
+    for one in found:
+        reason = _in_a_transaction(module, function, one.call)
+        if (
+            not reason
+            and end is not None
+            and position(one.call) < position(end)
+            and _follows(module, end, one.call)
+        ):
+            reason = f"before {_said(end)}()"
+        if reason and not any(_is_after(module, function, other, one, end) for other in found):
+            yield one, reason
+
+
+def _at_once(module: Module, function: Function) -> list[Deletion]:
+    return [one for one in deletions(module, function) if not waits(module, one.call, function)]
+
+
+def _runs_before_saving(module: Module, function: Function) -> bool:
+    """A receiver of `pre_save`, or a method that `save()` calls before it saves."""
+    if "pre_save" in module.source:
+        signals = [path(signal) for node in function.node.decorator_list for signal in _signals(node)]
+        if "pre_save" in signals and not {"post_save", "post_delete"} & {*signals}:
+            return True
+    if function.cls is None or function.name == "save":
+        return False
+    for saving in module.functions_named("save"):
+        end = _last_commit(module, saving) if saving.cls is function.cls else None
+        before = [
+            call
+            for call in (saving.calls if end is not None else ())
+            if end is not None and position(call) < position(end) and module.callee(call, saving) is function
+        ]
+        if before and not any(position(one.call) > position(end) for one in _at_once(module, saving) if end):
+            return True
+    return False
+
+
+def _signals(node: ast.expr) -> list[ast.expr]:
+    """`@receiver(pre_save, sender=Page)`, `@receiver([pre_save, post_save])`."""
+    if not isinstance(node, ast.Call) or last(path(node.func)) != "receiver" or not node.args:
+        return []
+    first = node.args[0]
+    return first.elts if isinstance(first, ast.List | ast.Tuple) else [first]
+
+
+def _last_commit(module: Module, function: Function) -> ast.Call | None:
+    """`super().save()` of a model, or the last commit of a session."""
+    ends = [
+        call
+        for call in function.calls
+        if isinstance(call.func, ast.Attribute)
+        and (
+            (call.func.attr in _COMMITS and path(call.func.value) != "")
+            or (
+                call.func.attr == function.name
+                and call.func.attr in ("save", "delete")
+                and path(call.func.value).startswith("super()")
+            )
+        )
+    ]
+    return max(ends, key=position, default=None)
+
+
+def _follows(module: Module, end: ast.AST, call: ast.AST) -> bool:
+    """Whether the end always comes after the deletion: it is in a block around it, and no return is between."""
+    statement = module.statement(end)
+    block = module.parents.get(statement)
+    around = [call, *module.up(call)]
+    if block not in around:
+        return False
+    between = around[: around.index(block)]
+    for node in between:
+        if isinstance(node, ast.If | ast.Try | ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith):
+            body = getattr(node, "body", [])
+            last_one = body[-1] if body else None
+            if isinstance(last_one, ast.Return | ast.Raise | ast.Continue):
+                return False
+            if isinstance(node, ast.Try) and any(inside(call, handler) for handler in node.handlers):
+                return False
+    return not isinstance(block, ast.Try) or not any(inside(call, handler) for handler in block.handlers)
+
+
+def _is_after(
+    module: Module, function: Function, other: Deletion, one: Deletion, end: ast.Call | None
+) -> bool:
+    """A second deletion, after the commit."""
+    if other is one or position(other.call) <= position(one.call):
+        return False
+    if end is not None and position(other.call) > position(end):
+        return True
+    block = _block(module, function, one.call)
+    return block is not None and not inside(other.call, block)
+
+
+def _in_a_transaction(module: Module, function: Function, call: ast.Call) -> str:
+    block = _block(module, function, call)
+    if block is None:
+        return ""
+    wrote = any(
+        isinstance(made.func, ast.Attribute)
+        and made.func.attr in _WRITES
+        and inside(made, block)
+        and made is not call
+        and "cache" not in path(made.func).lower()
+        for made in function.calls
+    )
+    return "inside the transaction" if wrote else ""
+
+
+def _block(module: Module, function: Function, call: ast.AST) -> ast.AST | None:
+    """The outermost `with transaction.atomic():` around a call, or the function that it decorates."""
+    found: ast.AST | None = None
+    for node in module.up(call):
+        if isinstance(node, ast.With | ast.AsyncWith):
+            if any(_begins(module, function, item.context_expr) for item in node.items):
+                found = node
+        if node is function.node:
+            break
+    decorated = any(
+        _is_atomic(path(decorator).removesuffix("()")) for decorator in function.node.decorator_list
+    )
+    return function.node if decorated else found
+
+
+def _begins(module: Module, function: Function, node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    said = path(node.func)
+    if _is_atomic(said):
+        return True
+    owner = last(said.rpartition(".")[0])
+    if last(said) in _BLOCKS and any(word in owner for word in _BLOCKS_OF):
+        return True
+    callee = module.callee(node, function)  # a context manager of this file
+    return callee is not None and any(
+        _is_atomic(path(item.context_expr).removesuffix("()"))
+        for block in callee.withs
+        for item in block.items
+    )
+
+
+def _is_atomic(said: str) -> bool:
+    return said in ("atomic", "transaction.atomic") or said.endswith(".transaction.atomic")
+
+
+def _said(call: ast.Call) -> str:
+    return path(call.func)

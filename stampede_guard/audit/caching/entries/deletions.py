@@ -1,0 +1,65 @@
+"""Deletions of cache entries, and whether they wait for the commit."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from stampede_guard.audit.caching.receivers import kind
+from stampede_guard.audit.source.model import Function, Module
+from stampede_guard.audit.source.words import CACHE_WORDS, is_locky, last, path, text_of, words
+
+_DELETES = frozenset("delete delete_many adelete adelete_many unlink delete_pattern invalidate clear".split())
+_VERBS = frozenset("invalidate clear delete evict purge flush bust expire remove drop reset".split())
+# One-time secrets and counters: nothing that the database also has.
+_NO_COPIES = re.compile(
+    r"otp|token|code|lock|attempt|session|verif|nonce|state|captcha|rate|throttl|login|limit|pending|queue|job|task|"
+    r"progress|running|temp|draft|password|reset|challenge|heartbeat|online|typing|request_?cache",
+    re.IGNORECASE,
+)
+LATER = frozenset("on_commit run_on_commit after_commit add_task call_later after_this_request defer".split())
+
+
+@dataclass(frozen=True, eq=False)
+class Deletion:
+    call: ast.Call
+    # The function or lambda between the deletion and the function that is read, if there is one.
+    key: ast.expr | None
+
+
+def deletions(module: Module, function: Function) -> list[Deletion]:
+    """The deletions in a function's own statements, by a cache's method or by a helper that says so."""
+    return [found for call in function.calls if (found := _deletion(module, function, call))]
+
+
+def _deletion(module: Module, function: Function, call: ast.Call) -> Deletion | None:
+    func = call.func
+    key = call.args[0] if call.args else None
+    if isinstance(func, ast.Attribute) and func.attr in _DELETES:
+        if kind(module, func.value, function) != "cache" or (key is None and func.attr != "clear"):
+            return None
+        said = text_of(key) if key is not None else ""
+    elif isinstance(func, ast.Attribute | ast.Name):
+        name = last(path(func))
+        spoken = words(name)
+        if not spoken or spoken[0] not in _VERBS or CACHE_WORDS.isdisjoint(spoken) or name[:1].isupper():
+            return None
+        said = f"{name} {text_of(key)}"
+    else:
+        return None
+    if _NO_COPIES.search(said) or any(is_locky(part) for part in said.split()):
+        return None
+    return Deletion(call, key)
+
+
+def waits(module: Module, call: ast.Call, function: Function) -> bool:
+    """`transaction.on_commit(lambda: cache.delete(key))`."""
+    for node in module.up(call):
+        if node is function.node:
+            return False
+        if isinstance(node, ast.Lambda):
+            return True
+        if isinstance(node, ast.Call) and last(path(node.func)) in LATER:
+            return True
+    return False

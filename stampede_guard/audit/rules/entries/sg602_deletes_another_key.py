@@ -1,0 +1,74 @@
+"""SG602: a deletion that misses the entry it is for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching.entries.deletions import LATER
+from stampede_guard.audit.caching.entries.families import bound_late, missed
+from stampede_guard.audit.caching.fills import owned_name
+from stampede_guard.audit.prefilter import STORES
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.model import Module
+
+_DELETES = (
+    re.compile(rb"\.(?:delete|delete_many|adelete|unlink)\("),
+    re.compile(rb"invalidate\w*\("),
+    b"on_commit(",
+)
+
+_LATER = (re.compile(rb"(?:%b)\s*\(\s*lambda" % "|".join(sorted(LATER)).encode()),)
+
+
+def check(module: Module) -> Iterator[Violation]:
+    for function, call, key, meant in missed(module):
+        yield Violation(
+            node=call,
+            message=f"{owned_name(function)}() deletes {key!r}, which this file never stores or reads: it stores "
+            f"{meant!r}",
+            function=owned_name(function),
+        )
+    for function, call, name in bound_late(module):
+        yield Violation(
+            node=call,
+            message=f"the lambda reads {name} when it runs, after the loop: {owned_name(function)}() deletes the last "
+            f"one's entry each time: bind it (`lambda {name}={name}: ...`)",
+            confidence="high",
+            function=owned_name(function),
+        )
+
+
+RULE = Rule(
+    code="SG602",
+    name="deletes-another-key",
+    summary="a deletion names a key that nothing stores, or deletes the last key of a loop again and again",
+    confidence="medium",
+    scope="fleet",
+    hints=(STORES, _DELETES),
+    near=lambda text: bool(text.traces.writes) or text.has_any(_LATER),
+    check=check,
+    documentation=Documentation(
+        what=(
+            "A key is deleted that the file neither stores nor reads, and the file stores one that looks like "
+            "it: a longer "
+            "or shorter prefix, another separator, one more part at the end. Or a loop gives `on_commit` a "
+            "lambda that reads "
+            "the loop's variable."
+        ),
+        why=(
+            "The old value stays until it expires. Such a lambda runs after the loop, so each one deletes the last key."
+        ),
+        example=('cache.set(f"user_profile_{user.id}", profile)\ncache.delete(f"profile_{user.id}")'),
+        instead=(
+            'def profile_key(user_id): return f"user_profile_{user_id}"\ncache.delete(profile_key(user.id))'
+        ),
+        unless=("Another file stores the deleted key."),
+        sure=(
+            "Medium: keys are compared as texts with holes, and functions of the same file that build them are "
+            "followed. "
+            "High for a lambda in a loop."
+        ),
+        fix=("No automatic fix: only the program knows which of the two keys is right."),
+    ),
+)

@@ -1,0 +1,75 @@
+"""SG603: an entry is deleted before the new row is visible."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching.entries.commits import too_early
+from stampede_guard.audit.caching.fills import owned_name
+from stampede_guard.audit.prefilter import STORES, Hint
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.programs import runs_alone
+
+_WORDS = r"(?:delete|unlink|invalidate|clear|evict|purge|flush|bust|expire|remove|drop|reset)"
+_DELETES = re.compile(rf"\b{_WORDS}\w*[\s\\]*\(")
+_COMMITS: Hint = (
+    b"commit(",
+    b"atomic",
+    b"super().save",
+    b"super().delete",
+    b"transaction(",
+    b"begin(",
+    b"pre_save",
+    re.compile(rb"super\(\w+, *self\)\.(?:save|delete)"),
+)
+
+
+def check(module: Module) -> Iterator[Violation]:
+    for function in module.functions_with(_DELETES):
+        if runs_alone(module, function):
+            continue
+        for found, reason in too_early(module, function):
+            yield Violation(
+                node=found.call,
+                message=f"{owned_name(function)}() deletes a cache entry {reason}: a reader in between stores the old "
+                "value again, and it stays",
+                function=owned_name(function),
+            )
+            break
+
+
+RULE = Rule(
+    code="SG603",
+    name="deleted-before-commit",
+    summary="a cache entry is deleted before the change is committed: a reader in between stores the old value again",
+    confidence="medium",
+    scope="fleet",
+    hints=(STORES, _COMMITS),
+    check=check,
+    documentation=Documentation(
+        what=(
+            "An entry is deleted before `super().save()`, before the session's last `commit()`, in a `pre_save` "
+            "receiver, or "
+            "inside a transaction that also writes."
+        ),
+        why=(
+            "Other callers see the old row until the commit. One that misses in between stores the old value "
+            "again, and "
+            "nothing deletes it afterwards."
+        ),
+        example=('with transaction.atomic():\n    page.save()\n    cache.delete(f"page:{page.id}")'),
+        instead=(
+            "with transaction.atomic():\n    page.save()\n    "
+            'transaction.on_commit(lambda: cache.delete(f"page:{page.id}"))'
+        ),
+        unless=("Nobody reads the entry at that time, or its lifetime is shorter than anybody would notice."),
+        sure=(
+            "Medium. Silent if the entry is deleted again after the commit, and for one-time secrets, counters "
+            "and marks, "
+            "by the words of their keys. Transactions that a setting or a middleware opens are not seen."
+        ),
+        fix=("No automatic fix: `on_commit` also changes what happens in tests and on a rollback."),
+    ),
+)
