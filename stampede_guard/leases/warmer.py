@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from stampede_guard.leases.election import Election, OnLeader
 from stampede_guard.leases.keeping.loop_state import log
 from stampede_guard.leases.lease import Lease
 from stampede_guard.options import refuse_others
+from stampede_guard.values.arguments.signatures import signature_of
 from stampede_guard.values.forks import renew_in_children
 
 if TYPE_CHECKING:
@@ -122,16 +124,33 @@ class Warmer:
         guard.engine.watch(self._called)
         guard.add_hook(self._heard)
 
-    def keep(self, function: CachedFunction[P, Any], *args: P.args, **kwargs: P.kwargs) -> None:
+    def keep(self, function: CachedFunction[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None:
         """Keep this call of a cached function warm, even if it is rarely called. May be called at any time.
 
-        Raises `Misuse` for a function that this guard does not cache.
+        All names are the function's own. Raises `Misuse` for a function that this guard does not cache, for a plain
+        one, and for arguments that it does not take.
         """
         if not hasattr(function, "refresh") or not hasattr(function, "key"):
             raise Misuse(
                 "warmer.keep(function, ...) takes a function decorated with @locked_cache, and its arguments"
             )
-        self._kept[function.key(*args, **kwargs)] = lambda: function(*args, **kwargs)
+        title = getattr(function, "__qualname__", "the function")
+        taken = signature_of(function)
+        kinds = {parameter.kind for parameter in taken.parameters.values()}
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
+            refuse_others(title, kwargs, taken.parameters)
+        try:
+            taken.bind(*args, **kwargs)
+        except TypeError as error:
+            raise Misuse(f"warmer.keep({title}, ...) does not fit {title}{taken}: {error}") from None
+        name = function.key(*args, **kwargs)
+        if not name.startswith(self.guard.prefix):
+            raise Misuse(f"{title} is cached by another guard, and this warmer cannot refresh its entries")
+        if not inspect.iscoroutinefunction(function):
+            raise Misuse(
+                f"{title} is a plain function. A warmer refreshes coroutine functions only (async def)"
+            )
+        self._kept[name] = lambda: function(*args, **kwargs)
 
     @property
     def hot(self) -> list[str]:

@@ -133,6 +133,50 @@ def test_a_key_that_is_kept_is_warm_though_nobody_calls_it() -> None:
     virtually(main)
 
 
+def test_a_function_may_have_parameters_with_the_names_of_keeps_own() -> None:
+    async def main(fleet: Fleet) -> None:
+        users = await opened(fleet)
+        computed: list[tuple[str, int]] = []
+
+        @users.guards[0].locked_cache(ttl=TTL)
+        async def documented(function: str, self: int) -> str:
+            computed.append((function, self))
+            return function
+
+        warmer = fleet.process("p").warmer(users.guards[0])
+        warmer.keep(documented, function="f", self=7)
+        async with warmer:
+            await asyncio.sleep(2)
+        assert computed == [("f", 7)]
+
+    virtually(main)
+
+
+def test_what_cannot_be_kept_warm_is_refused_at_once() -> None:
+    async def main(fleet: Fleet) -> None:
+        users = await opened(fleet)
+        warmer = fleet.process("p").warmer(users.guards[0])
+
+        @users.guards[0].locked_cache(ttl=TTL)
+        def plain(project: int) -> int:
+            return project
+
+        other = StampedeGuard(users.store, namespace="other")
+        with pytest.raises(Misuse, match=r"has no projct \(do you mean project\?\); it has project"):
+            warmer.keep(users.functions[0], projct=9)
+        with pytest.raises(Misuse, match="has no every; it has project"):
+            warmer.keep(users.functions[0], 9, every="10s")
+        with pytest.raises(Misuse, match="missing a required argument: 'project'"):
+            warmer.keep(users.functions[0])
+        with pytest.raises(Misuse, match="another guard"):
+            warmer.keep(other.locked_cache(ttl=TTL, name="others")(users.functions[0].__wrapped__), 9)
+        with pytest.raises(Misuse, match="plain function"):
+            warmer.keep(plain, 9)
+        assert not warmer._kept
+
+    virtually(main)
+
+
 def test_no_more_keys_are_kept_warm_than_asked_for_and_the_hottest_are() -> None:
     async def main(fleet: Fleet) -> None:
         users = await opened(fleet)
