@@ -187,7 +187,11 @@ class Cache:
         if asked is not None and not stored.tags:
             # The versions of tags are compared with the store at each read.
             self.engine.near.keep(self.plan, name, reading, asked)
-        return Lookup(key, stored, reading, stored.age + _resident(reading, stored))
+        age = stored.age + _resident(reading, stored)
+        if stored.pieces is not None and age >= stored.lifetime + stored.keep:
+            # After a refusal it is stored again, but its pieces are not.
+            return Lookup(key, reading=reading)
+        return Lookup(key, stored, reading, age)
 
     def resident(self, key: str, stored: StoredResponse) -> float:
         """Seconds for which a flight's response has been in the store. It is long if the flight found the response

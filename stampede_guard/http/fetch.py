@@ -13,7 +13,14 @@ from stampede_guard.engine.previous import previous
 from stampede_guard.http.answer import covers
 from stampede_guard.http.asking import Try, begin, nonce_of, stored_before, tries
 from stampede_guard.http.groups import VersionsBefore
-from stampede_guard.http.judging import SERVER_ERRORS, judge, names_somebody, replaces_errors, with_body
+from stampede_guard.http.judging import (
+    SERVER_ERRORS,
+    judge,
+    names_somebody,
+    replaces_errors,
+    served_stale_for,
+    with_body,
+)
 from stampede_guard.http.parts.assembling import assembled
 from stampede_guard.http.refusals import ABOUT_THE_QUESTION, ELSEWHERE, OriginFailed, Refusals
 from stampede_guard.http.renewing.renewal import completed, learned, unchanged
@@ -256,6 +263,7 @@ class Fetch:
     async def _in_pieces(self, exchange: Exchange, draft: StoredResponse) -> StoredResponse | Refusal:
         if not self._cache.large.takes(self.request, exchange, draft):
             return self.refuse(exchange, "too large", of_all=True)
+        draft = self._lasting(draft)
         large = await self._cache.large.begin(self._name, exchange, draft) if self._stores else None
         if large is None:
             return await self._not_now(exchange)
@@ -274,6 +282,7 @@ class Fetch:
         within = self._cache.settings.stream_timeout + began - asyncio.get_running_loop().time()
         found: StoredResponse | str = "store"
         if self._stores:
+            draft = self._lasting(draft)
             found = await large.spool(self._name, exchange, draft, within=within, has_client=not self.gone)
         if not isinstance(found, str):
             return await self.kept(found)
@@ -282,6 +291,10 @@ class Fetch:
         if found == "broken off":
             return self._failure(exchange, old, found)
         return self.refuse(exchange, found, of_all=True)
+
+    def _lasting(self, draft: StoredResponse) -> StoredResponse:
+        """A body in pieces is never validated, so it is not kept for that."""
+        return msgspec.structs.replace(draft, keep=served_stale_for(draft, self._cache.settings))
 
     @property
     def _stores(self) -> bool:

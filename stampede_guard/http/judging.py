@@ -41,6 +41,7 @@ __all__ = [
     "lifetimes",
     "names_somebody",
     "replaces_errors",
+    "served_stale_for",
     "with_body",
 ]
 
@@ -295,13 +296,22 @@ def _keep(response: Response, directives: Directives, settings: Settings, *, var
 
 def replaces_errors(stored: StoredResponse, age: float, request: CacheRequest, settings: Settings) -> bool:
     """RFC 9111, 4.2.4, and RFC 5861, 4: whether it may be served in place of an error, although it is stale. By
-    default, a stored error does not replace a newer one. The pieces of a body may be gone by then.
+    default, a stored error does not replace a newer one.
     """
-    if stored.pieces is not None:
-        return False
     situation = stored.situation(age)
     default = 0.0 if stored.status in SERVER_ERRORS else settings.stale_if_error
     return not situation.always_validated and may_serve_on_error(situation, request.asking, default=default)
+
+
+def served_stale_for(stored: StoredResponse, settings: Settings) -> float:
+    """Seconds for which it may be of use after its lifetime, if it is never validated."""
+    situation = stored.situation(stored.age)
+    if situation.never_stale:
+        return 0.0
+    told = [
+        situation.directives.seconds(name) or 0 for name in (b"stale-while-revalidate", b"stale-if-error")
+    ]
+    return float(max(*told, 0.0 if situation.stale_only_if_told else settings.stale_if_error))
 
 
 def with_body(draft: StoredResponse, body: bytes, *, add_etag: bool) -> StoredResponse:

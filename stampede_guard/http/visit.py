@@ -158,7 +158,7 @@ class Visit:
         self, found: Lookup, stored: StoredResponse, age: float, detail: str | None = None
     ) -> CacheStatus:
         key = found.key if self._cache.settings.expose_key else None
-        return CacheStatus(hit=True, ttl=math.floor(stored.lifetime - age), key=key, detail=detail)
+        return CacheStatus(hit=True, ttl=stored.left(age), key=key, detail=detail)
 
     def _stores(self, found: Lookup) -> bool:
         """Whether its flight's response reaches the store."""
@@ -257,7 +257,7 @@ class Visit:
             forwarded=why,
             forwarded_status=fetch.status,
             stored=stored,
-            ttl=_left(own, own.age) if stored else None,
+            ttl=own.left(own.age) if stored else None,
             key=self._exposed(found),
         )
         if own.pieces is not None:
@@ -300,17 +300,29 @@ class Visit:
         """
         own = fetch.failed or (fetch.live.result() if fetch.live.done() else None)
         found = self._cache.aged(found)
-        stored = found.stored
-        # A response for one client only is no error. Its waiters are not served a stale one for it.
+        # A response for one client only is no error: its waiters are not served a stale one.
         failed = error is not None or (own is not None and own.status in (0, *SERVER_ERRORS))
-        if failed and stored is not None and self._serves_stale(found, stored):
-            if own is not None:
-                own.cancel()
-            await self._serve(stored, found.age, self._hit(found, stored, found.age, "stale-if-error"))
+        if failed and await self._stale(found, "stale-if-error", own):
             return True
         if own is None or own.task.cancelled():
             return False
         await self._stream(found, fetch, own, flight, why)
+        return True
+
+    async def _stale(self, found: Lookup, why: str, failed: Exchange | None = None) -> bool:
+        """Whether the stored response was served in place of an error."""
+        key, stored = found.key, found.stored
+        if stored is None or not self._serves_stale(found, stored):
+            return False
+        pieces = stored.pieces
+        if pieces is not None and not await self._cache.large.is_there(key, pieces):
+            return False
+        if failed is not None:
+            failed.cancel()
+        status = self._hit(found, stored, found.age, why)
+        if pieces is not None:
+            return await self._in_pieces(key, stored, found.age, status)
+        await self._serve(stored, found.age, status)
         return True
 
     def _serves_stale(self, found: Lookup, stored: StoredResponse) -> bool:
@@ -324,9 +336,7 @@ class Visit:
             # It joined the flight without a read of the store.
             found = await self._cache.look_up(self._request)
         found = self._cache.aged(found)
-        if found.stored is not None and self._serves_stale(found, found.stored):
-            await self._serve(found.stored, found.age, self._hit(found, found.stored, found.age, "timeout"))
-        else:
+        if not await self._stale(found, "timeout"):
             status = CacheStatus(forwarded=why, detail="timeout")
             head = self._request.method == "HEAD"
             await reply(self._send, code, text, status, self._cache.settings, *extra, head=head)
@@ -353,7 +363,7 @@ class Visit:
             forwarded=why,
             forwarded_status=exchange.status,
             stored=stored,
-            ttl=_left(draft, draft.age) if stored and draft is not None else None,
+            ttl=draft.left(draft.age) if stored and draft is not None else None,
             collapsed=fetch.collapsed,
             key=self._exposed(found),
             detail=detail,
@@ -385,8 +395,3 @@ class Visit:
         finally:
             if not fetch.collapsed:
                 exchange.carry()
-
-
-def _left(stored: StoredResponse, age: float) -> int:
-    """Further seconds of freshness (RFC 9211, 2.4)."""
-    return math.floor(stored.lifetime - age)

@@ -23,7 +23,7 @@ from stampede_guard.engine.plan import Plan
 from stampede_guard.http.judging import LONGEST_STORED
 from stampede_guard.http.pieces.handover import Handover
 from stampede_guard.http.pieces.layout import PieceLayout
-from stampede_guard.http.pieces.piece import PIECE_BYTES, PieceGone, plan_of_pieces
+from stampede_guard.http.pieces.piece import PIECE_BYTES, PieceGone, PieceUnread, plan_of_pieces
 from stampede_guard.http.pieces.reading import read_pieces
 from stampede_guard.http.pieces.shelf import Shelf
 from stampede_guard.http.pieces.spool import Spool
@@ -149,13 +149,13 @@ class LargeBodies:
         return replace(draft, fields=fields, pieces=layout._replace(length=spool.length))
 
     def _lasting(self, draft: StoredResponse) -> tuple[StoredResponse, Plan]:
-        """How long its pieces are stored. However long its lifetime is, it ends before them. So it is never served
-        stale, nor validated.
-        """
-        life = min(draft.lifetime, draft.age + LONGEST_STORED - READING_SECONDS)
-        seconds = round(max(0.0, life - draft.age), 3) + READING_SECONDS
-        plan = plan_of_pieces(self._responses.policy, ttl=min(seconds, LONGEST_STORED))
-        return replace(draft, lifetime=life, keep=0.0), plan
+        """How long its pieces are stored. However long it may be served, that ends before them."""
+        most = LONGEST_STORED - READING_SECONDS
+        life = min(draft.lifetime, draft.age + most)
+        left = round(max(0.0, life - draft.age), 3)
+        keep = min(draft.keep, most - left)
+        plan = plan_of_pieces(self._responses.policy, ttl=min(left + keep + READING_SECONDS, LONGEST_STORED))
+        return replace(draft, lifetime=life, keep=max(0.0, keep)), plan
 
     def _begin(self, writing: Coroutine[Any, Any, None]) -> None:
         """In its own context: the computation in whose context this runs does not wait for it."""
@@ -169,6 +169,17 @@ class LargeBodies:
     ) -> AsyncGenerator[bytes, None]:
         """Raises `PieceGone`: then call `drop`. Raises `PieceUnread`, which concerns this reader only."""
         return read_pieces(self._engine, self._plan, layout, wanted, own)
+
+    async def is_there(self, key: str, layout: PieceLayout) -> bool:
+        """Whether its first piece can be read now. If that is gone, the response is dropped."""
+        try:
+            await self._shelf(layout).look(0)
+        except PieceGone:
+            await self.drop(key, layout)
+            return False
+        except PieceUnread:
+            return False
+        return True
 
     async def drop(self, key: str, layout: PieceLayout, *, gone: int = 0) -> None:
         """Invalidates the response if it still has this layout, because no reader could read it to its end. `gone`: the

@@ -6,6 +6,7 @@ fields. The encoding is our own and has a version. Other bytes count as a miss.
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeGuard
 
 import msgspec
@@ -57,7 +58,7 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     - `made_by`: the requester, if nobody may use the response without validation.
     - `search`: its rule for queries (`queries.rules`).
     - `tags`: names of the tags of its groups, without the namespace. `versions`: theirs before it was asked for.
-    - `pieces`: where its body is, if that is stored in pieces. Then `body` is empty and `keep` is 0.
+    - `pieces`: where its body is, if that is stored in pieces. Then `body` is empty.
     """
 
     status: int
@@ -96,6 +97,10 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def situation(self, age: float) -> Situation:
         return Situation(age, self.lifetime, Directives(dict(self.directives), self.targeted))
+
+    def left(self, age: float) -> int:
+        """Further seconds of freshness (RFC 9211, 2.4)."""
+        return math.floor(self.lifetime - age)
 
     def serves_all(self, age: float) -> bool:
         """Fresh for every request without caching directives: a fast form of the verdict for a hit."""

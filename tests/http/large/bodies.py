@@ -21,7 +21,7 @@ def let_go(held: asyncio.Semaphore) -> None:
 
 class LargeApp(App):
     """Sends `PIECE_BYTES` for each `more`, and then the rest. `fails`: it raises after so many bytes. `announced`: with
-    a Content-Length.
+    a Content-Length. With another `status`, its answer is small.
     """
 
     def __init__(
@@ -35,6 +35,10 @@ class LargeApp(App):
 
     async def _answer(self, scope: Any, receive: Any, send: Any, number: int) -> None:
         await self.go.wait()
+        if self.status != 200:
+            await start(send, {}, self.status)
+            await send({"type": "http.response.body", "body": b"no"})
+            return
         await start(send, self.headers)
         body = whole(number, self.size)
         for begin in range(0, self.size, PIECE_BYTES):

@@ -20,6 +20,7 @@ SMALL, MOST = 4, 64
 class Answer:
     """One call of the application. `size`: bytes that it means to send; `sends`: bytes that it sends. `stalls`: seconds
     before the byte `at`; `raises` there. `announced`: with Content-Length. `chunk`: bytes; `pace`: seconds between two.
+    `fails`: it is a small 503.
     """
 
     size: int
@@ -30,10 +31,11 @@ class Answer:
     at: int = 0
     stalls: float = 0.0
     raises: bool = False
+    fails: bool = False
 
     @property
     def breaks(self) -> bool:
-        return self.raises or (self.announced and self.sends != self.size)
+        return self.raises or self.fails or (self.announced and self.sends != self.size)
 
     @property
     def may_be_stored(self) -> bool:
@@ -59,7 +61,9 @@ class Action:
 
 @dataclass(frozen=True)
 class Case:
-    """`calm`: nothing breaks, nobody leaves, and nothing is dropped, so each path costs one call."""
+    """`calm`: nothing breaks, nobody leaves, and nothing is dropped, so each path costs one call. `stale`: seconds of
+    stale-while-revalidate and stale-if-error.
+    """
 
     seed: int
     processes: tuple[str, ...]
@@ -69,6 +73,7 @@ class Case:
     announced: float
     max_age: int
     private: bool = False
+    stale: tuple[int, int] = (0, 0)
 
     def answer(self, path: str, number: int) -> Answer:
         """The same seed gives each call the same answer, whoever begins it."""
@@ -82,6 +87,10 @@ class Case:
         chunk, pace = chance.choice((1, 3, PIECE, 100)), chance.choice((0.0, 0.0, 0.01, 0.2))
         if not announced and self.calm:
             pace = 0.0
+        if self.stale[1] and not number:
+            return Answer(size, size, MOST, 0.0, announced)
+        if self.stale[1] and chance.random() < 0.5:
+            return Answer(size, size, chunk, pace, fails=True)
         if self.calm or chance.random() < 0.6:
             return Answer(size, size, chunk, pace, announced)
         at = chance.randint(0, size)
@@ -131,4 +140,20 @@ def drawn(seed: int) -> Case:
         process = chance.randrange(len(processes))
         actions.append(Action(at, process, kind, path, asked, reads, leaves, chance.random() < 0.5))
     announced = chance.choice((0.0, 0.5, 1.0, 1.0))
-    return Case(seed, processes, weather, tuple(actions), calm, announced, chance.choice((1000, 1000, 2)))
+    max_age = chance.choice((1000, 1000, 2))
+    if not calm and chance.random() < 0.2:
+        return _of_stale_ones(chance, seed, processes, weather, announced)
+    return Case(seed, processes, weather, tuple(actions), calm, announced, max_age)
+
+
+def _of_stale_ones(
+    chance: Random, seed: int, processes: tuple[str, ...], weather: Weather, announced: float
+) -> Case:
+    """Requests for one body over some lifetimes."""
+    at, actions = 0.0, []
+    for _ in range(chance.randint(3, 12)):
+        at += chance.choice((0.0, 0.2, 0.9, 1.3))
+        asked = _asked(chance) if chance.random() < 0.2 else ()
+        actions.append(Action(at, chance.randrange(len(processes)), "get", "/a", asked))
+    stale = chance.choice(((2, 0), (0, 4), (2, 4)))
+    return Case(seed, processes, weather, tuple(actions), False, announced, 1, stale=stale)

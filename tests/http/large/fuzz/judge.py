@@ -3,9 +3,10 @@
 1. A client gets exactly the wanted bytes of one call, or the beginning of them and then a visible break.
 2. A call that sent fewer bytes than announced is never a complete response.
 3. A break needs a reason: the call broke, the store failed or dropped something, or a process ended.
-4. After a purge returned, no new request is served by an older call.
+4. After a purge returned, no new request is served by an older call, unless its process was cut off from the store.
 5. Where nothing breaks, one call serves all.
-6. Everybody ends, and nothing is left, nor are the pieces of a body that broke off, while a process lives.
+6. A response is served stale only as long as its fields allow, and then it replaces errors.
+7. Everybody ends, and nothing is left, nor are the pieces of a body that broke off, while a process lives.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import itertools
 import re
 import time
 
-from tests.http.large.fuzz.drawing import Case, drawn
+from tests.http.large.fuzz.drawing import PIECE, SMALL, Answer, Case, drawn
 from tests.http.large.fuzz.scenario import Call, Fleet, Visitor, body_of, play
 
 __all__ = ["fuzz_large", "judged"]
+
+UNCOUNTED = 1.0
+"""Seconds from the end of a call until its response is stored."""
 
 
 def judged(case: Case) -> tuple[Fleet, list[str]]:
@@ -31,12 +35,17 @@ def judged(case: Case) -> tuple[Fleet, list[str]]:
     if case.calm and case.max_age > 100:
         for path in ("/a", "/b"):
             gets = [call.number for call in fleet.calls if (call.path, call.method) == (path, "GET")]
-            if len(gets) > 1:
+            if len(gets) > 1 and _is_in_time(case, case.answer(path, 0)):
                 wrong.append(f"calls {gets} for {path}, where one is enough")
     whole = sum(call.outcome == "whole" and call.answer.may_be_stored for call in fleet.calls)
     if case.weather.is_kind and not fleet.closed and len(fleet.bodies) > whole:
         wrong.append(f"pieces of {len(fleet.bodies)} bodies are stored, but {whole} were whole")
     return fleet, wrong
+
+
+def _is_in_time(case: Case, answer: Answer) -> bool:
+    """Without a length, the store must take all pieces within `stream_timeout`: two commands each, and two ways."""
+    return answer.announced or 4 * (answer.size / PIECE + 1) * max(case.weather.slow, case.weather.grid) < 2.0
 
 
 def fuzz_large(first: int, *, seconds: float) -> list[str]:
@@ -57,7 +66,9 @@ def _of(fleet: Fleet, visitor: Visitor) -> list[str]:
         )
     fields, status = visitor.fields, visitor.messages[0]["status"]
     if status in (503, 504):
-        return [] if _has_reason(fleet, None, visitor) else [f"{status} for no reason"]
+        if not _has_reason(fleet, None, visitor):
+            return [f"{status} for no reason"]
+        return [f"{status}, but call {call.number} was stored" for call in _replacing(fleet, visitor)]
     if status == 416:
         return []
     # A 304 has the number in its ETag alone.
@@ -65,7 +76,13 @@ def _of(fleet: Fleet, visitor: Visitor) -> list[str]:
     found = _of_content(visitor, call, status, fields)
     if not visitor.is_complete and not visitor.left and not _has_reason(fleet, call, visitor):
         found.append(f"broken off for no reason: {visitor.error!r}, call {call}")
-    for began, done, path, answer in fleet.purges:
+    is_instead = re.search("detail=(stale-if-error|timeout)", fields.get("cache-status", ""))
+    longest = fleet.case.max_age + fleet.case.stale[bool(is_instead)]
+    if visitor.began.time - call.ended.time > longest + UNCOUNTED:
+        found.append(f"served by call {call.number}, which ended at {call.ended}")
+    process = fleet.case.processes[visitor.action.process]
+    was_away = any(line.endswith(f"{process}: away") for line in fleet.journal.lines)
+    for began, done, path, answer in () if was_away else fleet.purges:
         if (path, answer) == (call.path, "done") and call.began < began and done <= visitor.began:
             found.append(f"served by call {call.number}, from before a purge at {began}")
     return found
@@ -109,6 +126,37 @@ def _is_wanted(visitor: Visitor, first: int, length: int, size: int) -> bool:
     if not begin:
         return first == max(0, size - int(end)) and first + length == size
     return first == int(begin) and first + length == min(size, int(end or size) + 1)
+
+
+def _replacing(fleet: Fleet, visitor: Visitor) -> list[Call]:
+    """The calls whose response must have been served in place of an error."""
+    case, action = fleet.case, visitor.action
+    calls = [call for call in fleet.calls if call.path == action.path and call.method == "GET"]
+    alone = action.kind == "get" and not action.asked and not fleet.purges and not fleet.dropped
+    if (
+        not alone
+        or fleet.closed
+        or not case.weather.is_kind
+        or len({call.began.time for call in calls}) != len(calls)
+    ):
+        return []
+    whole = [call for call in calls if _is_stored_at_once(call) and call.ended < visitor.began]
+    after = [call for call in calls if whole and call.number > whole[-1].number]
+    age = visitor.began.time - whole[-1].began.time if whole else 0.0
+    # It waits for the answer that fails, and the response becomes older meanwhile.
+    is_servable = age < case.max_age + case.stale[1] - 1.0 and case.stale[1] > 0
+    only_failed = all(call.answer.fails for call in after)
+    return whole[-1:] if whole and is_servable and only_failed else []
+
+
+def _is_stored_at_once(call: Call) -> bool:
+    answer = call.answer
+    return (
+        call.outcome == "whole"
+        and answer.may_be_stored
+        and answer.size > SMALL
+        and not (answer.stalls or answer.pace)
+    )
 
 
 def _has_reason(fleet: Fleet, call: Call | None, visitor: Visitor) -> bool:

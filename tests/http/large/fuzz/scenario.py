@@ -12,17 +12,19 @@ import sys
 import uuid
 from dataclasses import dataclass, field
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 from stampede_guard import Policy, StampedeGuard
+from stampede_guard.engine import previous
 from stampede_guard.errors import StampedeError
 from stampede_guard.http.large import bodies
 from stampede_guard.http.middleware import StampedeMiddleware
 from stampede_guard.http.pieces.layout import nonce_of_piece
 from stampede_guard.policy import Limits
 from stampede_guard.stores.memory import MemoryStore
-from tests.engine.fuzz.journal import Journal, Moment
+from tests.engine.fuzz.journal import NEVER, Journal, Moment
 from tests.engine.fuzz.network import UnsteadyStore
 from tests.http.asgi import scope_of
 from tests.http.large.fuzz.drawing import MOST, PIECE, SMALL, Action, Answer, Case, drawn
@@ -53,6 +55,7 @@ class Call:
     began: Moment
     answer: Answer
     outcome: str = "cancelled"
+    ended: Moment = NEVER
 
 
 @dataclass
@@ -102,6 +105,7 @@ class Fleet:
                 max_body_bytes=SMALL,
                 max_pieces_bytes=MOST,
                 stream_timeout=2.0,
+                stale_if_error=0.0,
             )
             for label, guard in zip(case.processes, self.guards, strict=True)
         ]
@@ -125,14 +129,23 @@ class Fleet:
                 call.outcome = repr(error)
                 raise
             finally:
+                call.ended = self.journal.now()
                 self.journal.note(f"{label}: call {number} ends: {call.outcome}")
 
         return app
 
     async def _send_body(self, call: Call, send: Any) -> None:
         answer, number = call.answer, call.number
+        if answer.fails:
+            await send(
+                {"type": "http.response.start", "status": 503, "headers": [(b"number", b"%d" % number)]}
+            )
+            await send({"type": "http.response.body", "body": b"no"})
+            return
+        while_refreshed, if_error = self.case.stale
+        told = f"stale-while-revalidate={while_refreshed}, stale-if-error={if_error}"
         fields = [
-            ("cache-control", f"max-age={self.case.max_age}"),
+            ("cache-control", f"max-age={self.case.max_age}, {told}"),
             ("number", str(number)),
             ("etag", f'"{number}"'),
         ]
@@ -317,6 +330,7 @@ def play(case: Case | int) -> Fleet:
             (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
             (secrets, "token_hex", lambda count: ids.randbytes(count).hex()),
             (bodies, "PIECE_BYTES", PIECE),
+            (previous, "time", SimpleNamespace(monotonic=loop.time)),
             (sys, "unraisablehook", lambda told: unraisable.append(repr(told.exc_value))),
         ):
             stack.enter_context(mock.patch.object(place, name, other))
