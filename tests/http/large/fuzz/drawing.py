@@ -124,7 +124,7 @@ def drawn(seed: int) -> Case:
     processes = ("A", "B", "C")[: chance.choice((1, 2, 2, 3))]
     length = chance.choice((0.2, 2.0, 6.0))
     weather = drawn_weather(chance, processes, length)
-    calm = weather.is_kind and chance.random() < 0.4
+    calm = weather.is_kind(set()) and chance.random() < 0.4
     actions = []
     at = 0.0
     for _ in range(chance.randint(2, chance.choice((4, 8, 16)))):

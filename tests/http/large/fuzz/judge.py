@@ -38,7 +38,7 @@ def judged(case: Case) -> tuple[Fleet, list[str]]:
             if len(gets) > 1 and _is_in_time(case, case.answer(path, 0)):
                 wrong.append(f"calls {gets} for {path}, where one is enough")
     whole = sum(call.outcome == "whole" and call.answer.may_be_stored for call in fleet.calls)
-    if case.weather.is_kind and not fleet.closed and len(fleet.bodies) > whole:
+    if case.weather.is_kind(set()) and not fleet.closed and len(fleet.bodies) > whole:
         wrong.append(f"pieces of {len(fleet.bodies)} bodies are stored, but {whole} were whole")
     return fleet, wrong
 
@@ -81,7 +81,7 @@ def _of(fleet: Fleet, visitor: Visitor) -> list[str]:
     if visitor.began.time - call.ended.time > longest + UNCOUNTED:
         found.append(f"served by call {call.number}, which ended at {call.ended}")
     process = fleet.case.processes[visitor.action.process]
-    was_away = any(line.endswith(f"{process}: away") for line in fleet.journal.lines)
+    was_away = any(re.search(rf" {process}: +away$", line) for line in fleet.journal.lines)
     for began, done, path, answer in () if was_away else fleet.purges:
         if (path, answer) == (call.path, "done") and call.began < began and done <= visitor.began:
             found.append(f"served by call {call.number}, from before a purge at {began}")
@@ -136,7 +136,7 @@ def _replacing(fleet: Fleet, visitor: Visitor) -> list[Call]:
     if (
         not alone
         or fleet.closed
-        or not case.weather.is_kind
+        or not case.weather.is_kind(set())
         or len({call.began.time for call in calls}) != len(calls)
     ):
         return []
@@ -162,7 +162,7 @@ def _is_stored_at_once(call: Call) -> bool:
 def _has_reason(fleet: Fleet, call: Call | None, visitor: Visitor) -> bool:
     calls = [call] if call is not None else [c for c in fleet.calls if c.path == visitor.action.path]
     return (
-        not fleet.case.weather.is_kind
+        not fleet.case.weather.is_kind(set())
         or fleet.dropped
         or fleet.closed
         or any(one.answer.breaks or one.answer.stalls > 1.0 for one in calls)
