@@ -265,6 +265,30 @@ async def test_an_application_that_stops_for_its_client_goes_on_for_those_who_wa
         assert app.calls == 1
 
 
+async def test_a_hint_that_its_client_does_not_get_any_more_ends_no_call_of_a_herd() -> None:
+    app = App()
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        await app.go.wait()
+        await send({"type": "http.response.early_hint", "links": []})
+        await start(send, cached())
+        await send({"type": "http.response.body", "body": b"answer %d" % number})
+
+    app.handler = handler
+    app.go.clear()
+    async with Fleet(app) as fleet:
+        leader = asyncio.ensure_future(breaking(fleet, after=0))
+        await joined(fleet, 1)
+        herd = fleet.herd(5)
+        await joined(fleet, 6)
+        app.go.set()
+        async with asyncio.timeout(60):
+            assert {answer.body for answer in await asyncio.gather(*herd)} == {b"answer 1"}
+            with pytest.raises(OSError, match="gone"):
+                await leader
+        assert app.calls == 1
+
+
 async def test_it_stops_when_those_have_left_too() -> None:
     app = App()
     stopping(app)

@@ -151,7 +151,12 @@ class Exchange:
             await self._take(message, content or b"", more=bool(message.get("more_body")))
         elif self._own_send is not None and not self._gone:
             # Early hints, pushes, information for a test client: only for the client of this call.
-            await self._own_send(message)
+            try:
+                await self._own_send(message)
+            except Exception:
+                if not self._serves_others:
+                    raise
+                self._own_send = None
 
     async def _begin(self, message: Message) -> None:
         if self.status:

@@ -84,7 +84,8 @@ def _verdict(situation: Situation | None, asked: Directives) -> Verdict:
     ):
         return "stale-asked-for"
     window = situation.directives.seconds(b"stale-while-revalidate")
-    if window is not None and situation.staleness < window:
+    # A client that wants a response with some freshness left does not want a stale one.
+    if window is not None and not least_left and situation.staleness < window:
         return "stale-while-revalidate"
     return "validate"
 

@@ -67,6 +67,12 @@ def test_what_may_never_be_stale_is_not_even_for_a_client_that_would_take_it(con
     assert not may_serve_on_error(situation(control + b", stale-if-error=600", age=61), ())
 
 
+def test_a_client_that_wants_some_freshness_left_gets_nothing_stale() -> None:
+    stale = situation(b"max-age=60, stale-while-revalidate=10", age=61)
+    assert verdict(stale, asked(b"min-fresh=5")) == "validate"
+    assert verdict(stale, asked(b"min-fresh=0")) == "stale-while-revalidate"
+
+
 def test_nothing_stored_is_a_question_or_a_time_out() -> None:
     assert verdict(None, ()) == "validate"
     assert verdict(None, asked(b"only-if-cached")) == "gateway-timeout"
