@@ -8,12 +8,18 @@ from typing import Any
 
 from stampede_guard import CacheRoute
 
-__all__ = ["Ask", "Case", "MINE", "LANG", "ROWS", "ROUTE_TTL", "Said", "URLS", "drawn", "said_of"]
+__all__ = [
+    "Ask", "Case",
+    "MINE", "LANG", "ROWS", "ROUTE_TTL", "SEARCH", "Said", "URLS", "drawn", "meaning", "place_of", "said_of",
+]  # fmt: skip
 
 MINE, LANG, ROWS = "/mine", "/lang", "/rows"
 """Routes: private entries, one cookie in the key, QUERY by its body."""
 ROUTE_TTL = 20
-URLS = ("/a", "/a", "/a?x=1", "/items/1", "/items/2", MINE, LANG, ROWS)
+SEARCH = ("/s", "/s?a=1&u=1", "/s?u=2&a=1", "/s?a=2&b=1", "/s?b=1&a=2")
+"""Its responses say which part of the query matters (No-Vary-Search), each in its way."""
+RULES = ("", 'params=("u")', 'except=("a")', "key-order", 'key-order, params=("u" "b")')
+URLS = ("/a", "/a", "/a?x=1", "/items/1", "/items/2", MINE, LANG, ROWS, *SEARCH)
 GROUPS = ("g1", "g2")
 
 
@@ -30,6 +36,17 @@ class Said:
     age: int = 0
     groups: tuple[str, ...] = ()
     ranges: bool = False
+    search: str = ""
+    """One of `RULES`, on the path of `SEARCH`."""
+    stale: str = ""
+    """A directive about stale responses."""
+    fails: bool = False
+    """It answers 503 instead."""
+
+    def window(self, name: str) -> int | None:
+        """Seconds of a directive about stale responses."""
+        key, _, seconds = self.stale.partition("=")
+        return int(seconds) if key == name else None
 
 
 @dataclass(frozen=True)
@@ -61,6 +78,8 @@ class Case:
     """`private_to` names the user on all paths."""
     ignores: bool
     """All cookies but one are ignored on `LANG`, and who the user is, too."""
+    near: float = 0.0
+    """`l1_ttl`, in seconds."""
 
     def user(self, ask: Ask) -> str:
         """As `private_to` names it; empty = nobody, or not on this path."""
@@ -86,7 +105,38 @@ def said_of(chance: Random) -> Said:
         age=chance.choice((0, 0, 0, 3)),
         groups=tuple(group for group in GROUPS if chance.random() < 0.3),
         ranges=chance.random() < 0.5,
+        search=chance.choice(RULES),
+        stale=chance.choice(
+            (
+                "",
+                "",
+                "",
+                "stale-while-revalidate=20",
+                "stale-if-error=20",
+                "must-revalidate",
+                "stale-if-error=0",
+            )
+        ),
+        fails=chance.random() < 0.12,
     )
+
+
+def place_of(url: str) -> str:
+    """What the application knows under one name: all queries of `SEARCH` are one."""
+    return "/s" if url in SEARCH else url
+
+
+def meaning(url: str, rule: str) -> str:
+    """What is left of a URL under a rule (the URL Standard's equivalence, and the draft's section 6)."""
+    path, _, query = url.partition("?")
+    if path != "/s" or not rule:
+        return url
+    pairs = [tuple(pair.split("=")) for pair in query.split("&") if pair]
+    if "params" in rule:
+        pairs = [(name, value) for name, value in pairs if f'"{name}"' not in rule]
+    if "except" in rule:
+        pairs = [(name, value) for name, value in pairs if f'"{name}"' in rule]
+    return f"{path} {sorted(pairs) if 'key-order' in rule else pairs}"
 
 
 def _asked(chance: Random, url: str, known: float) -> Ask:
@@ -107,7 +157,9 @@ def _asked(chance: Random, url: str, known: float) -> Ask:
     if chance.random() < 0.3:
         fields["accept-language"] = chance.choice(("de", "en"))
     if chance.random() < 0.08:
-        fields["cache-control"] = chance.choice(("no-cache", "max-age=0", "only-if-cached"))
+        fields["cache-control"] = chance.choice(
+            ("no-cache", "max-age=0", "only-if-cached", "max-stale=10", "min-fresh=10")
+        )
     process = chance.randrange(2)
     if url == ROWS and chance.random() < 0.8:
         fields["content-type"] = chance.choice(("application/json", "application/json", "text/plain"))
@@ -135,14 +187,20 @@ def _step(chance: Random, urls: list[str], known: float) -> tuple[Any, ...]:
             count = chance.choice((1, 1, 1, 2, 4))
             return ("ask", [_asked(chance, url, known) for _ in range(count)])
         case "say":
-            return ("say", url, said_of(chance))
+            return ("say", place_of(url), said_of(chance))
         case "clock":
             return ("clock", chance.choice((1, 1, 3, 4, 10, 25)))
         case "change":
             return ("change", url)
         case "unsafe":
             group = chance.choice(("", "", *GROUPS))
-            return ("unsafe", chance.choice(("PUT", "POST", "DELETE")), url, group, chance.randrange(2))
+            return (
+                "unsafe",
+                chance.choice(("PUT", "POST", "DELETE", "ANSWERED")),
+                url,
+                group,
+                chance.randrange(2),
+            )
     purge = chance.choice((("url", url), ("prefix", chance.choice(("/items/", "/a", "/"))), ("tag", "g1")))
     step = ("purge", *purge, chance.randrange(2))
     return step if kind == "purge" else ("both", step, [_asked(chance, url, known) for _ in range(2)])
@@ -168,9 +226,13 @@ def drawn(seed: int) -> Case:
         "anonymous_only": anonymous,
         "json_bodies": chance.random() < 0.5,
         "heuristics": chance.random() < 0.5,
+        "stale_if_error": chance.choice((0, 0, 15)),
         **({"private_to": private_to} if everywhere else {}),
     }
-    begin = [("say", url, said_of(chance)) for url in dict.fromkeys(URLS)]
-    urls, known = chance.sample(URLS, chance.randint(1, 3)), chance.choice((0.0, 0.1, 0.3))
+    begin = [("say", url, said_of(chance)) for url in dict.fromkeys(map(place_of, URLS))]
+    known, near = chance.choice((0.0, 0.1, 0.3)), chance.choice((0.0, 0.0, 0.0, 8.0))
+    urls = (
+        list(SEARCH) if chance.random() < 0.2 else chance.sample(URLS[: -len(SEARCH)], chance.randint(1, 3))
+    )
     steps = [_step(chance, urls, known) for _ in range(chance.randint(10, 40))]
-    return Case(seed, options, (*begin, *steps), private_to, everywhere, ignores)
+    return Case(seed, options, (*begin, *steps), private_to, everywhere, ignores, near)

@@ -18,10 +18,11 @@ from random import Random
 from typing import Any
 from unittest import mock
 
+from stampede_guard import Policy
 from stampede_guard.http.spec.dates import format_date
 from tests.http.asgi import scope_of
 from tests.http.fleet import Fleet
-from tests.http.fuzz.drawing import LANG, MINE, Ask, Case, Said
+from tests.http.fuzz.drawing import LANG, MINE, Ask, Case, Said, meaning, place_of
 from tests.leases.simulation.loop import VirtualLoop
 
 __all__ = ["Call", "Site", "Visit", "play", "sent"]
@@ -58,6 +59,8 @@ class Visit:
     fields: dict[str, str]
     body: bytes
     complete: bool
+    failing: bool
+    """Whether the application answered with errors."""
 
     @property
     def call(self) -> int | None:
@@ -81,7 +84,8 @@ class Site:
         self._numbers = itertools.count(1)
 
     async def play(self) -> None:
-        async with Fleet(self.app, processes=2, **self.case.options) as fleet:
+        policy = Policy(l1_ttl=self.case.near) if self.case.near else Policy()
+        async with Fleet(self.app, processes=2, policy=policy, **self.case.options) as fleet:
             self.fleet = fleet
             for number, step in enumerate(self.case.steps):
                 self.step = number
@@ -98,7 +102,15 @@ class Site:
         if method not in ("GET", "HEAD", "QUERY"):
             self._change(url)
             group = fields.get("changes", "")
-            await _send(send, 200, {"cache-group-invalidation": f'"{group}"'} if group else {}, b"done")
+            told = {"cache-group-invalidation": f'"{group}"'} if group else {}
+            if fields.get("answered"):
+                # What a GET would get from now on (RFC 9110, 9.3.3).
+                call = self._call(Ask("POST", url, 0), scope["client"][1])
+                told |= self._fields(call) | {"content-location": url}
+            await _send(send, 200, told, call.body if fields.get("answered") else b"done")
+            return
+        if self._said[place_of(url)].fails:
+            await _send(send, 503, {"content-length": "0"}, b"")
             return
         ask = Ask(method, url, 0, tuple(fields.items()), body)
         call = self._call(ask, scope["client"][1])
@@ -120,9 +132,10 @@ class Site:
         await _send(send, status, told, b"" if method == "HEAD" else content)
 
     def _call(self, ask: Ask, maker: int) -> Call:
-        said, now = self._said[ask.url], self.fleet.clock.now
-        version, modified = self._versions.get(ask.url, (0, self.fleet.clock.now - 1000))
-        self._versions[ask.url] = version, modified
+        place, now = place_of(ask.url), self.fleet.clock.now
+        said = self._said[place]
+        version, modified = self._versions.get(place, (0, self.fleet.clock.now - 1000))
+        self._versions[place] = version, modified
         depends = [ask.body.decode(), ask.field("content-type") if ask.body else ""]
         if said.depends == "cookie":
             depends.append(ask.field("cookie"))
@@ -134,7 +147,7 @@ class Site:
             depends += [self.case.user(ask)]
         if ask.url == LANG:
             depends.append(ask.cookie("lang"))
-        told = f"{ask.url} {version} {depends}"
+        told = f"{meaning(ask.url, said.search)} {version} {depends}"
         # Each version has a length of its own, which a HEAD shows without a validator.
         body = (told + "." * (40 + version)).encode()
         etag = f'"{told.encode().hex()}"' if said.etag else ""
@@ -149,11 +162,13 @@ class Site:
         control = [f"number={call.number}"]
         control += [f"max-age={said.max_age}"] if said.max_age is not None else []
         control += [said.flag] if said.flag else []
+        control += [said.stale] if said.stale else []
         control += ["private"] if said.depends == "private" else []
         more = {
             "cache-control": ", ".join(control),
             "vary": {"cookie": "cookie", "language": "accept-language"}.get(said.depends, ""),
             "etag": call.etag,
+            "no-vary-search": said.search if place_of(call.ask.url) == "/s" else "",
             "last-modified": format_date(call.modified).decode() if said.modified else "",
             "set-cookie": f"token={call.number}" if said.cookie else "",
             "age": str(said.age) if said.age else "",
@@ -162,7 +177,8 @@ class Site:
         return told | {name: value for name, value in more.items() if value}
 
     def _change(self, url: str) -> None:
-        self._versions[url] = self._versions.get(url, (0, 0.0))[0] + 1, self.fleet.clock.now
+        place = place_of(url)
+        self._versions[place] = self._versions.get(place, (0, 0.0))[0] + 1, self.fleet.clock.now
 
     # --- its clients -------------------------------------------------------------------------------
 
@@ -175,7 +191,10 @@ class Site:
             case ("change", url):
                 self._change(url)
             case ("unsafe", method, url, group, process):
-                await self._visit(Ask(method, url, process, (("changes", group),) if group else ()))
+                told = (("changes", group),) if group else ()
+                if method == "ANSWERED":
+                    method, told = "POST", (*told, ("answered", "yes"))
+                await self._visit(Ask(method, url, process, told))
                 self.fences.append((self.step, "url", url))
                 if group:
                     self.fences.append((self.step, "group", group))
@@ -222,7 +241,8 @@ class Site:
         body = b"".join(message.get("body", b"") for message in messages[1:])
         complete = not messages[-1].get("more_body", False)
         status = messages[0]["status"]
-        self.visits.append(Visit(number, ask, step, now, status, fields, body, complete))
+        failing = place_of(ask.url) in self._said and self._said[place_of(ask.url)].fails
+        self.visits.append(Visit(number, ask, step, now, status, fields, body, complete, failing))
         if "etag" in fields or "last-modified" in fields:
             self._seen[ask.url] = fields.get("etag", ""), fields.get("last-modified", "")
 

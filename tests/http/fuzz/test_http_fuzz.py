@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stampede_guard.http import answer, posted
+from stampede_guard.http import answer, judging, posted
 from stampede_guard.http.groups import Groups
 from stampede_guard.http.middleware import StampedeMiddleware
 from stampede_guard.http.parts import assembling
-from stampede_guard.http.requests import choosing
+from stampede_guard.http.requests import choosing, entries
 from stampede_guard.http.requests.stored import StoredResponse
+from stampede_guard.http.spec import reuse
 from stampede_guard.http.spec.message import Response
+from stampede_guard.http.spec.reuse import Situation
 from tests.http.fuzz.judge import judged
 
 SEEDS = int(os.environ.get("STAMPEDE_HTTP_SEEDS", "60"))
@@ -52,6 +54,15 @@ MISSING: dict[str, tuple[Any, str, Any, str]] = {
     "purges": (StampedeMiddleware, "purge", _holds, "from before the invalidation"),
     "conditions": (answer, "is_not_modified", lambda *_, **__: True, "304, but"),
     "If-Range": (answer, "if_range_holds", lambda *_, **__: True, "206 of another version"),
+    "No-Vary-Search": (entries, "simplified", lambda *_: "", "another question"),
+    "the tag of a path": (
+        judging,
+        "tag_of_path",
+        lambda path: f"search:{id(path)}",
+        "from before the invalidation",
+    ),
+    "must-revalidate": (Situation, "never_stale", False, "s old, where"),
+    "min-fresh": (reuse, "_verdict", lambda *_: "stale-while-revalidate", "s left"),
     "the bytes of a range": (answer, "cut", _shifted, "not the wanted bytes"),
 }
 
@@ -60,4 +71,6 @@ MISSING: dict[str, tuple[Any, str, Any, str]] = {
 def test_without_a_rule_the_judge_finds_a_broken_law(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place, name, other, law = MISSING[rule]
     monkeypatch.setattr(place, name, other)
-    assert any(law in wrong for seed in range(MOST) for wrong in judged(seed)[1])
+    # Begin with the seed that showed the rarest last.
+    seeds = [*([596] if rule == "must-revalidate" else []), *range(MOST)]
+    assert any(law in wrong for seed in seeds for wrong in judged(seed)[1])

@@ -38,7 +38,8 @@ def judged(case: Case) -> tuple[Crowd, list[str]]:
             wrong += [f"visitor {visitor.index} {visitor.action}: {what}" for what in _of(crowd, visitor)]
     for path in case.rules:
         wrong += _of_costs(crowd, path)
-    if case.weather.is_kind:
+    if case.weather.is_kind and not (case.weather.usual or case.weather.slow):
+        # With ways of some length, nobody knows who waits already.
         wrong += [f"nobody may stop {call}" for call in crowd.calls if _was_wanted(crowd, call)]
     return crowd, wrong
 
@@ -207,7 +208,9 @@ def _was_wanted(crowd: Crowd, call: Call) -> bool:
         or call.visitor is None
     ):
         return False
-    if answer.rule not in ("shared", "public") or not answer.is_sound or answer.adds == "trailers":
+    before = [one.answer for one in crowd.calls[: call.number] if one.path == call.path]
+    if answer.rule not in ("shared", "public") or any(one.fault or one.adds == "trailers" for one in before):
+        # What could not be stored lately is not waited for.
         return False
     process = crowd.case.actions[call.visitor].process
     return any(
@@ -241,11 +244,8 @@ def _of_costs(crowd: Crowd, path: str) -> list[str]:
     unstored = any(call.answer.adds == "trailers" for call in calls)
     if not calls or calls[0].answer.max_age < 1000 or unstored:
         return []
-    listens = calls[0].answer.listens
-    left = [
-        v
-        for v in visitors
-        if v.left and (v.action.how == "cancelled" or (v.action.how == "told" and listens))
-    ]
+    listens, hints = calls[0].answer.listens, any(call.answer.adds == "hint" for call in calls)
+    hearing = {"cancelled", *(["told"] if listens else []), *(["broken"] if hints else [])}
+    left = [visitor for visitor in visitors if visitor.left and visitor.action.how in hearing]
     most = 1 + len(left)
     return [f"{len(calls)} calls for {path}, where {most} are enough"] if len(calls) > most else []
