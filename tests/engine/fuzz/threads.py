@@ -16,16 +16,22 @@ from random import Random
 from typing import Any
 
 from stampede_guard import StampedeGuard
+from stampede_guard.errors import ComputeFailed
 from stampede_guard.stores.memory import MemoryStore
 from tests.engine.fuzz.journal import number_in, text_of
+from tests.engine.fuzz.plainfaces import PLAIN_KEYS, PlainFaces
 
 __all__ = ["threads_of"]
 
 LONGEST = 60.0
 """Real seconds after which a thread that still runs waits for ever."""
-KEYS = ("k", "l")
-KINDS = ("get",) * 8 + ("peek",) * 4 + ("refresh", "invalidate", "invalidate", "set")
+KEYS = ("k", "l", *PLAIN_KEYS)
+KINDS = ("get",) * 8 + ("single",) * 2 + ("peek",) * 4 + ("refresh", "invalidate", "invalidate", "set")
 FIELDS: dict[str, Any] = {"ttl": 100.0, "lease_ttl": 60.0, "wait_timeout": 50.0}
+
+
+class Boom(Exception):
+    """The error of a computation."""
 
 
 @dataclass
@@ -63,6 +69,19 @@ class Threads:
             setattr(self._memory, "tell_watchers", lambda name, fence: None)  # noqa: B010 - mypy refuses to assign it
         labels = ("A", "B")[: self._chance.choice((1, 1, 2))]
         self._guards = {label: StampedeGuard(self._memory, namespace="t") for label in labels}
+        self._fails = self._chance.choice((0, 0, 3))
+        """One of so many computations fails."""
+        self._plain_ones = {label: self._faces(guard) for label, guard in self._guards.items()}
+
+    def _faces(self, guard: StampedeGuard) -> PlainFaces:
+        return PlainFaces(
+            guard,
+            self._fields,
+            work=self._chance.choice((0.0, 0.0002, 0.002)),
+            begin=self._begin,
+            end=self._end,
+            wrong=self.wrong,
+        )
 
     def run(self) -> list[str]:
         count = self._chance.randint(2, 5)
@@ -96,7 +115,7 @@ class Threads:
             Action(
                 chance.choice(KINDS),
                 chance.choice(labels),
-                chance.choice(KEYS[: chance.choice((1, 1, 2))]),
+                chance.choice((KEYS[:1], KEYS[:2], KEYS[2:], KEYS)[chance.randrange(4)]),
                 chance.choice((0.0, 0.0, 0.0005)),
                 chance.choice((0.0, 0.0002, 0.002)),
             )
@@ -121,7 +140,11 @@ class Threads:
         async def act(action: Action) -> None:
             await asyncio.sleep(action.pause)
             check = self._asks(action)
-            check(await self._awaited(action))
+            try:
+                answer = await self._awaited(action)
+            except (Boom, ComputeFailed) as error:
+                answer = error
+            check(answer)
 
         # Some at once: an event loop has many callers.
         await asyncio.gather(*(act(action) for action in actions[::2]))
@@ -136,7 +159,11 @@ class Threads:
 
     def _judged(self, action: Action, call: Callable[[], Any]) -> None:
         check = self._asks(action)
-        check(call())
+        try:
+            answer = call()
+        except (Boom, ComputeFailed) as error:
+            answer = error
+        check(answer)
 
     def _asks(self, action: Action) -> Callable[[Any], None]:
         """Called before an action. Give the result of the action to the function that it returns."""
@@ -175,61 +202,86 @@ class Threads:
                 self.wrong.append(f"{action} gets {made}")
             elif made.version < newest and not made.is_set:
                 self.wrong.append(f"{action} gets {made} after the invalidation of {newest}")
+            elif isinstance(value, Exception):
+                return  # an error is remembered for `error_ttl`, also for a refresh
             elif action.kind == "refresh" and not made.is_set and made.began < before:
                 self.wrong.append(f"{action} gets {made}, which began before it at {before}")
 
         return served
 
-    def _begin(self, action: Action, *, is_set: bool = False) -> int:
+    def _begin(self, key: str, *, is_set: bool = False) -> int:
         step = next(self._steps)
-        self._made[step] = Made(action.key, self._versions[action.key], step, is_set=is_set)
+        self._made[step] = Made(key, self._versions[key], step, is_set=is_set)
         return step
 
     def _end(self, number: int) -> str:
-        self._made[number].ended = next(self._steps)
-        return text_of(number, self._made[number].version)
+        """The value. Raises the error of a computation that fails."""
+        made = self._made[number]
+        made.ended = next(self._steps)
+        text = text_of(number, made.version)
+        if self._fails and number % self._fails == 0 and not made.is_set:
+            raise Boom(text)
+        return text
+
+    def _set(self, key: str) -> str:
+        return self._end(self._begin(key, is_set=True))
 
     def _plain(self, action: Action) -> Callable[[], Any]:
+        if action.key in PLAIN_KEYS:
+            faces = self._plain_ones[action.guard]
+            return lambda: faces.call(action.kind, action.key, lambda: self._set(action.key))
         guard, l1_ttl = self._guards[action.guard].sync, self._fields["l1_ttl"]
 
         def compute() -> str:
-            number = self._begin(action)
+            number = self._begin(action.key)
             time.sleep(action.work)
             return self._end(number)
+
+        def block() -> Any:
+            with guard.single(action.key, **self._fields) as entry:
+                if entry.missing:
+                    entry.set(compute())
+                return entry.value
 
         match action.kind:
             case "get":
                 return lambda: guard.get_or_compute(action.key, compute, **self._fields)
+            case "single":
+                return block
             case "refresh":
                 return lambda: guard.refresh(action.key, compute, **self._fields)
             case "invalidate":
                 return lambda: guard.invalidate(action.key)
             case "set":
-                return lambda: guard.set(
-                    action.key, self._end(self._begin(action, is_set=True)), ttl=100.0, l1_ttl=l1_ttl
-                )
+                return lambda: guard.set(action.key, self._set(action.key), ttl=100.0, l1_ttl=l1_ttl)
             case _:
                 return lambda: guard.get(action.key, l1_ttl=l1_ttl)
 
     async def _awaited(self, action: Action) -> Any:
+        if action.key in PLAIN_KEYS:
+            # It blocks its event loop, as any slow plain function does.
+            return self._plain(action)()
         guard, l1_ttl = self._guards[action.guard], self._fields["l1_ttl"]
 
         async def compute() -> str:
-            number = self._begin(action)
+            number = self._begin(action.key)
             await asyncio.sleep(action.work)
             return self._end(number)
 
         match action.kind:
             case "get":
                 return await guard.get_or_compute(action.key, compute, **self._fields)
+            case "single":
+                async with guard.single(action.key, **self._fields) as entry:
+                    if entry.missing:
+                        await entry.set(await compute())
+                    return entry.value
             case "refresh":
                 return await guard.refresh(action.key, compute, **self._fields)
             case "invalidate":
                 return await guard.invalidate(action.key)
             case "set":
-                return await guard.set(
-                    action.key, self._end(self._begin(action, is_set=True)), ttl=100.0, l1_ttl=l1_ttl
-                )
+                return await guard.set(action.key, self._set(action.key), ttl=100.0, l1_ttl=l1_ttl)
             case _:
                 return await guard.get(action.key, l1_ttl=l1_ttl)
 
