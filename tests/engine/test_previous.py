@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -250,6 +251,59 @@ async def test_what_is_invalidated_during_the_computation_does_not_come_back(gua
     await until(lambda: not guard.engine.runtime().flights)
     assert await guard.engine.runtime().session.read(name) is None
     assert await soon(other.get_or_compute(KEY, compute, **fields)) == 3
+
+
+async def test_who_comes_after_an_invalidation_gets_nothing_unchanged_from_before_it(guards: Guards) -> None:
+    here, there, name, numbers = guards.guard(), guards.guard(), guards.name(KEY), itertools.count(1)
+
+    async def stubborn() -> int:
+        return UNCHANGED if previous() is not None else next(numbers)
+
+    assert await here.get_or_compute(KEY, stubborn, ttl=60) == 1
+    runtime, answered = here.engine.runtime(), Gate()
+    acquire = runtime.session.acquire
+
+    async def late(name: str, **asked: Any) -> Any:
+        answer = await acquire(name, **asked)
+        await answered.hold()
+        return answer
+
+    runtime.session.acquire = late  # type: ignore[method-assign]
+    refresh = asyncio.create_task(here.refresh(KEY, stubborn, ttl=60))
+    await answered.arrival()
+    assert await there.invalidate(KEY) == "done"
+    later = asyncio.create_task(here.get_or_compute(KEY, stubborn, ttl=60))
+    await until(lambda: runtime.flights[name].joined == 2)
+    answered.open()
+    assert (await soon(refresh), await soon(later)) == (1, 2)
+
+
+async def test_who_takes_over_after_an_invalidation_does_not_see_what_was_invalidated(guards: Guards) -> None:
+    here, there, name, begun = guards.guard(), guards.guard(), guards.name(KEY), Gate()
+    fields: dict[str, Any] = {"ttl": 60, "request_bound": True}
+
+    async def slow() -> int:
+        await begun.hold()
+        return 2
+
+    async def first() -> int:
+        return 1
+
+    assert await here.get_or_compute(KEY, first, **fields) == 1
+    refresh = asyncio.create_task(here.refresh(KEY, slow, **fields))
+    await begun.arrival()
+    assert await there.invalidate(KEY) == "done"
+    seen: list[Any] = []
+
+    async def looking() -> int:
+        seen.append(previous())
+        return 4
+
+    later = asyncio.create_task(here.get_or_compute(KEY, looking, **fields))
+    await until(lambda: here.engine.runtime().flights[name].joined == 2)
+    refresh.cancel()
+    assert await soon(later) == 4
+    assert seen == [None]
 
 
 async def test_its_age_counts_from_when_it_was_stored(guards: Guards) -> None:

@@ -23,6 +23,7 @@ from stampede_guard.values.personal import is_personal
 
 if TYPE_CHECKING:
     from stampede_guard.engine.flights.flight import Flight
+    from stampede_guard.engine.flights.passenger import Passenger
     from stampede_guard.engine.loops.runtime import Runtime
     from stampede_guard.engine.plan import Run, Variables
     from stampede_guard.policy import Policy
@@ -233,7 +234,7 @@ class Computation:
         )
         context = flight.plan.clean_context(variables)
         context.run(CURRENT.set, flight)
-        old = self._old()
+        old = self._old(leader)
         context.run(KNOWN.set, OF_MANY if flight.plan.batched else old)
         flight.passengers.computation_begins()
         self.has_begun = True
@@ -268,8 +269,12 @@ class Computation:
             return Result(error=ComputeFailed("CancelledError", "the computation was cancelled from within"))
         return self._judged(task, old)
 
-    def _old(self) -> Previous | None:
+    def _old(self, leader: Passenger | None) -> Previous | None:
         """The value that the computation may declare unchanged."""
+        # 1. The lease is granted for a caller. 2. Another process invalidates. 3. A second caller joins. 4. The first
+        # one leaves, and the second one's call is computed. The old value was invalidated before that call began.
+        if leader is not None and leader.number > self._flight.passengers.up_to("covered"):
+            return None
         old = self._flight.old
         # 1. This process reads a value. 2. Another one invalidates it. 3. This flight is granted a token above the
         # fence. "Unchanged" would now bring back the invalidated value. So the value must still have been in the store
@@ -314,6 +319,8 @@ class Computation:
             BaseException
         ) as problem:  # SystemExit and Ctrl-C, too: they are for the caller and must not end this flight
             return Result(error=problem)
+        if old is not None:
+            self._flight.passengers.saw_old_value()
         return Result(body, policy)
 
     async def _renew(self, grant: Granted) -> None:

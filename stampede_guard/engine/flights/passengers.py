@@ -31,7 +31,8 @@ FEW_DEADLINES = 64
 class Passengers:
     """`joined` counts all that ever joined. It numbers the passengers. A flight serves them up to a number.
 
-    `_covered` have joined when the store was asked last, `_before_compute` when the user's function was called.
+    `_covered` have joined when the store was asked last, `_before_compute` when the user's function was called,
+    `_before_grant` when the store was asked for the permission to call it.
 
     `collapsed` counts those that were served by the computation of another call.
 
@@ -44,6 +45,7 @@ class Passengers:
         self._some_have_stale = False
         self._covered = 0
         self._before_compute = 0
+        self._before_grant = 0
         self._plan = plan
         self._loop = loop
         self._aboard: dict[int, Passenger] = {}
@@ -70,6 +72,15 @@ class Passengers:
 
     def computation_begins(self) -> None:
         self._before_compute = self.joined
+        self._before_grant = self._covered
+
+    def saw_old_value(self) -> None:
+        """The computation may have kept the value that was in the store when the lease was granted, or a part of it.
+
+        1. The lease is granted. 2. Another process invalidates. 3. A caller joins, before the grant has arrived. 4. The
+        computation keeps the old value, and the store refuses it. That caller came after the invalidation.
+        """
+        self._before_compute = min(self._before_compute, self._before_grant)
 
     def up_to(self, to: Audience) -> int:
         """The number of the last passenger that an outcome may serve."""

@@ -78,7 +78,9 @@ MUTANTS = {
         Invalidating, "_tell_others", lambda self, name, order: None, 839
     ),
     "a node is the whole store": Mutant(Ground, "away_for", lambda self, name, tags=(): self.away, 4278),
-    "what is unchanged may be invalidated": Mutant(Computation, "_old", lambda self: self._flight.old, 151),
+    "what is unchanged may be invalidated": Mutant(
+        Computation, "_old", lambda self, leader: self._flight.old, 151
+    ),
     "a copy stays for ever": Mutant(L1, "find", _whatever_its_age, 1661),
     "waiters do not poll": Mutant(Mailbox, "look_after", lambda self, seconds: _look_after(self, 60.0), 418),
     "a request serves two at once": Mutant(Passengers, "next_idle", _anyone, 719),
