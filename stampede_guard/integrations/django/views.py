@@ -3,9 +3,9 @@
 Not shared: methods other than GET and HEAD; without a `key=`, requests with cookies or another credential, or with a
 field that names a user, as the HTTP cache knows them. The same for a user whom the web server has authenticated.
 
-Not stored: a status other than 200; a stream; a response with a cookie or a CSRF token, or whose view used the session;
-`Cache-Control: private`, `no-store` or `no-cache`; without a `key=`, `Vary` on anything but cookies, languages and
-Authorization.
+Not stored: a status other than 200; a stream; a response with a cookie or a CSRF token, whose view used the session or
+added a message; `Cache-Control: private`, `no-store` or `no-cache`; without a `key=`, `Vary` on anything but cookies,
+languages and Authorization.
 """
 
 from __future__ import annotations
@@ -145,6 +145,9 @@ class ViewCall:
         session = getattr(request, "session", None)
         used = getattr(session, "accessed", False) or request.META.get("CSRF_COOKIE_NEEDS_UPDATE")
         if response.status_code != 200 or response.streaming or response.cookies:
+            return False
+        # A message for the next page is for one visitor. The middleware stores it after the view.
+        if getattr(getattr(request, "_messages", None), "added_new", False):
             return False
         if (used and not self._chosen_key) or request.META.get("CSRF_COOKIE_NEEDS_UPDATE"):
             return False

@@ -10,6 +10,8 @@ import threading
 from typing import Any
 
 import pytest
+from django.contrib import messages
+from django.contrib.messages.storage.cookie import CookieStorage
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, connections, transaction
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
@@ -398,12 +400,19 @@ def _with_cookie(_: Any) -> HttpResponse:
     return response
 
 
+def _with_message(request: Any) -> HttpResponse:
+    request._messages = CookieStorage(request)  # as the middleware does
+    messages.info(request, "saved")
+    return HttpResponse()
+
+
 UNSHARED = {
     "a status": lambda _: HttpResponse(status=404),
     "a stream": lambda _: StreamingHttpResponse([b"a"]),
     "a cookie": _with_cookie,
     "a token": lambda request: HttpResponse(get_token(request)),
     "a session": _session_used,
+    "a message": _with_message,
     "private": lambda _: HttpResponse(headers={"Cache-Control": "max-age=60, private"}),
     "vary": lambda _: HttpResponse(headers={"Vary": "X-Shop"}),
     "vary on all": lambda _: HttpResponse(headers={"Vary": "*"}),
