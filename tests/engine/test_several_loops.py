@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stampede_guard import StampedeGuard
+from stampede_guard import Misuse, StampedeGuard
 from stampede_guard.core.entry import Reading
 from stampede_guard.engine.l1 import NOTHING
 from stampede_guard.engine.tags.templates import tag_names
@@ -123,3 +123,17 @@ async def test_a_tag_invalidated_in_another_loop_counts_again_when_its_new_versi
         assert allowed == [False, True], (
             "without the store, the value of after the invalidation may be served"
         )
+
+
+def test_without_an_event_loop_of_asyncio_the_error_says_so() -> None:
+    guard = StampedeGuard.from_url("memory://", namespace="elsewhere")
+
+    @guard.locked_cache(ttl=60)
+    async def load(number: int) -> int:
+        return number
+
+    # As trio begins them, without a loop of asyncio.
+    for call in (load(1), load.refresh(1), load.invalidate(1), guard.get("key"), guard.invalidate_tag("tag")):
+        with pytest.raises(Misuse, match="no event loop of asyncio here"):
+            call.send(None)
+    guard.close()

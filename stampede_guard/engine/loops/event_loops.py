@@ -19,6 +19,7 @@ from stampede_guard.engine.loops.runtime import Runtime
 from stampede_guard.engine.loops.workers import warn_if_one_of_several
 from stampede_guard.engine.threads.locks import PassableLock
 from stampede_guard.engine.threads.portal import at_end, portal, portal_loop
+from stampede_guard.errors import Misuse
 from stampede_guard.stores.switch import WATCH_TITLE
 from stampede_guard.values.forks import in_children
 
@@ -76,8 +77,14 @@ class Runtimes:
         RUNTIMES.add(self)
 
     def here(self) -> Runtime:
-        """The runtime of the running event loop."""
-        loop = asyncio.get_running_loop()
+        """The runtime of the running event loop. Raises `Misuse` where none of asyncio runs."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise Misuse(
+                "there is no event loop of asyncio here, and stampede_guard works on no other, such as trio's: with "
+                "anyio choose the back end asyncio, or call a plain `def` function in a thread"
+            ) from None
         current = self.current
         if current is not None and current.loop is loop:
             return current
