@@ -171,9 +171,11 @@ class Engine:
         told = await self.invalidate(name, plan.policy)
         return "dropped" if told == "done" else "pending"
 
-    async def invalidate(self, name: str, policy: Policy) -> Invalidation:
-        """Invalidate in every mode: stored values are served again when the mode returns to `on`."""
-        return await outdate_entry(self._runtimes.here(), self.hooks, name, policy)
+    async def invalidate(self, name: str, policy: Policy, *, told: bool = True) -> Invalidation:
+        """Invalidate in every mode: stored values are served again when the mode returns to `on`. `told` is False for
+        a part of something else that the hooks are told of.
+        """
+        return await outdate_entry(self._runtimes.here(), self.hooks if told else None, name, policy)
 
     async def invalidate_tag(self, name: str) -> Invalidation:
         """Invalidate all entries with this tag, in every mode."""

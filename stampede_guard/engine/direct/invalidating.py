@@ -19,7 +19,7 @@ has dropped its own copies, and reads nothing of the entry until it has invalida
 itself. If the process ends before that, it logs that the invalidation is not done."""
 
 
-async def outdate_entry(runtime: Runtime, hooks: Hooks, name: str, policy: Policy) -> Invalidation:
+async def outdate_entry(runtime: Runtime, hooks: Hooks | None, name: str, policy: Policy) -> Invalidation:
     fence = await runtime.invalidate(name, policy)
     return _told(hooks, name, fence is not None)
 
@@ -28,7 +28,7 @@ async def outdate_tag(runtime: Runtime, hooks: Hooks, name: str) -> Invalidation
     return _told(hooks, name, await runtime.invalidate_tag(name))
 
 
-def _told(hooks: Hooks, name: str, done: bool) -> Invalidation:
+def _told(hooks: Hooks | None, name: str, done: bool) -> Invalidation:
     if hooks:
         hooks.tell(Invalidated(name, done))
     return "done" if done else "pending"

@@ -48,7 +48,8 @@ class Shelf:
             for number in range(count):
                 if self.is_away(number):
                     return
-                if await self._engine.invalidate(self._name(number), self._plan.policy) == "pending":
+                name, policy = self._name(number), self._plan.policy
+                if await self._engine.invalidate(name, policy, told=False) == "pending":
                     return
 
     def _name(self, number: int) -> str:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from stampede_guard.events import Invalidated
 from stampede_guard.http.pieces.piece import PIECE_BYTES, PieceGone
 from stampede_guard.stores.memory import MemoryStore
 from tests.http.fleet import Fleet, cached
@@ -69,3 +70,22 @@ async def test_the_pieces_of_a_body_of_another_length_than_announced_are_deleted
         await asyncio.wait({client.task})
         assert client.task.exception() is not None
         await until(lambda: not pieces(store))
+
+
+@pytest.mark.parametrize("announced", [True, False], ids=["announced", "unannounced"])
+async def test_a_body_that_breaks_off_is_at_most_one_invalidation(announced: bool) -> None:
+    """Hooks count responses, not their pieces. Without a length, no response is stored yet."""
+    app, store = LargeApp(fails=2 * PIECE_BYTES, announced=announced), MemoryStore()
+    found: list[str] = []
+    async with Fleet(app, on=store, stream_timeout=60.0, **OPTIONS) as fleet:
+        fleet.guards[0].add_hook(
+            lambda event: found.append(event.entry) if isinstance(event, Invalidated) else None
+        )
+        app.more = asyncio.Semaphore(2)
+        own = Client(fleet)
+        await has_bytes(own, 2 * PIECE_BYTES)
+        await until(lambda: len(pieces(store)) == 2)
+        app.more.release()
+        await is_broken(own, RuntimeError)
+        await until(lambda: not pieces(store))
+        assert found == (["web:http3:http://example.test/?"] if announced else [])
