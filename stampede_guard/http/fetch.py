@@ -15,6 +15,7 @@ from stampede_guard.http.asking import Try, begin, nonce_of, stored_before, trie
 from stampede_guard.http.groups import VersionsBefore
 from stampede_guard.http.judging import (
     SERVER_ERRORS,
+    arrived,
     judge,
     names_somebody,
     replaces_errors,
@@ -80,6 +81,7 @@ class Fetch:
         self.personal = self._stands_in = False
         self._bypassed = bypassed
         self._before: VersionsBefore | None = None
+        self._came = 0.0
         self._misplaced: StoredResponse | None = None
         self._cache, self._name = cache, name
 
@@ -217,7 +219,7 @@ class Fetch:
     ) -> StoredResponse | Refusal | None:
         """None = the answer was useless: ask for the whole response."""
         head = await exchange.head()
-        self.status = 0 if head is None else head.status
+        self.status, self._came = 0 if head is None else head.status, self._cache.now()
         if head is None:
             return self._failure(exchange, old, "no answer")
         if head.status in SERVER_ERRORS and old is not None and self._may_be_stale(old):
@@ -253,7 +255,7 @@ class Fetch:
         body = exchange.whole()
         if body is None:
             return self._failure(exchange, old, "broken off")
-        value = with_body(draft, body, add_etag=self._cache.settings.add_etag)
+        value = self._arrived(with_body(draft, body, add_etag=self._cache.settings.add_etag), exchange)
         if value.part:
             # RFC 9111, 3.4. The client still gets what it asked for.
             found = self.assembled(old, head, body, requested_at, draft.asked)
@@ -271,7 +273,7 @@ class Fetch:
         self._exchange, self.source = None, large.source
         if self.gone:
             large.source.own.leave()
-        return await self.kept(large.response)
+        return await self.kept(self._arrived(large.response, exchange))
 
     async def _spooled(
         self, exchange: Exchange, draft: StoredResponse, old: StoredResponse | None, began: float
@@ -285,12 +287,16 @@ class Fetch:
             draft = self._lasting(draft)
             found = await large.spool(self._name, exchange, draft, within=within, has_client=not self.gone)
         if not isinstance(found, str):
-            return await self.kept(found)
+            return await self.kept(self._arrived(found, exchange))
         if found == "store":
             return await self._not_now(exchange)
         if found == "broken off":
             return self._failure(exchange, old, found)
         return self.refuse(exchange, found, of_all=True)
+
+    def _arrived(self, draft: StoredResponse, exchange: Exchange) -> StoredResponse:
+        head, cache = Response(exchange.status, exchange.fields), self._cache
+        return arrived(draft, self.request, head, cache.settings, seconds=cache.now() - self._came)
 
     def _lasting(self, draft: StoredResponse) -> StoredResponse:
         """A body in pieces is never validated, so it is not kept for that."""

@@ -36,6 +36,7 @@ from stampede_guard.policy import Policy
 __all__ = [
     "LONGEST_STORED",
     "SERVER_ERRORS",
+    "arrived",
     "is_anybodys",
     "judge",
     "lifetimes",
@@ -151,8 +152,7 @@ def _told(
     if request.user:
         own = _for_user(own)
     route = request.route
-    says = own.targeted or has(response.fields, b"expires") or not _SAYS_SOMETHING.isdisjoint(own.values)
-    if route is None or says:
+    if route is None or _says_something(response, own):
         life = lifetime(response, own, received_at=received_at)
         if life.source == "heuristic" and not settings.heuristics:
             life = Lifetime(0.0, "none")
@@ -168,6 +168,10 @@ def _told(
     return Directives({**default, **own.values, **route.directives.values}), Lifetime(
         float(route.ttl), "route"
     )
+
+
+def _says_something(response: Response, own: Directives) -> bool:
+    return own.targeted or has(response.fields, b"expires") or not _SAYS_SOMETHING.isdisjoint(own.values)
 
 
 def _is_endless(response: Response) -> bool:
@@ -286,6 +290,18 @@ def _is_for_all(request: CacheRequest, directives: Directives) -> bool:
 def _on_the_way(life: Lifetime) -> float:
     """Seconds of travel time that count for a response's age. For a route's lifetime, the time counts from here."""
     return 0.0 if life.source == "route" else life.seconds * _MOST_ON_THE_WAY
+
+
+def arrived(
+    draft: StoredResponse, request: CacheRequest, head: Response, settings: Settings, *, seconds: float
+) -> StoredResponse:
+    """The response when its body has come, so many seconds after its fields. RFC 9111, 4.2.3: its age counts from
+    these. The bound, and the exception of routes, are those of the time that it was on the way.
+    """
+    if request.route is not None and not _says_something(head, effective(head.fields, settings.targets)):
+        return draft
+    most = draft.lifetime * _MOST_ON_THE_WAY - draft.age
+    return replace(draft, age=draft.age + max(0.0, min(seconds, most)))
 
 
 def _keep(response: Response, directives: Directives, settings: Settings, *, varies: bool) -> float:
