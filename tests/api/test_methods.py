@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -276,3 +278,38 @@ def test_super_reaches_the_method_of_the_base() -> None:
 
     shop = Louder(1)
     assert [shop.plain_sales("mo"), shop.plain_sales("mo")] == [-101, -101]
+
+
+class Parcel:
+    """Its objects can be pickled, as those are that another process works on."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __cache_key__(self) -> int:
+        return self.number
+
+    @guard.locked_cache(ttl=300)
+    async def weight(self, unit: str) -> str:
+        return f"{self.number} {unit}"
+
+    @guard.locked_cache(ttl=300)
+    @classmethod
+    def kind(cls, language: str) -> str:
+        return f"{cls.__name__} {language}"
+
+
+class Letter(Parcel):
+    pass
+
+
+async def test_a_bound_method_can_be_pickled_and_copied_as_any_other() -> None:
+    for copied in (
+        pickle.loads(pickle.dumps(Parcel(3).weight)),
+        copy.copy(Parcel(3).weight),
+        copy.deepcopy(Parcel(3).weight),
+    ):
+        assert await copied("kg") == "3 kg"
+        assert await copied.invalidate("kg") == "done"
+    assert pickle.loads(pickle.dumps(Letter.kind))("en") == "Letter en"
+    assert pickle.loads(pickle.dumps(Parcel.weight)) is Parcel.weight

@@ -34,6 +34,10 @@ class Method(functools.partial[Any]):
             setattr(bound, name, getattr(self.func, name))
         return bound
 
+    def __reduce__(self) -> Any:
+        """For pickle and copies: as Python's own methods, by name. The function itself is not found under its name."""
+        return (getattr, (self.args[0], self.__name__)) if self.args else self.__qualname__
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.func, name)
         if name not in _OF_A_CALL:
