@@ -95,7 +95,7 @@ class Case:
 
     @property
     def is_calm(self) -> bool:
-        return self.weather.is_kind and not self.faults
+        return self.weather.is_kind(set()) and not self.faults
 
     def answer(self, path: str, number: int) -> Answer:
         """The same seed gives each call the same answer, whoever begins it."""

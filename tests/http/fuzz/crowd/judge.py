@@ -38,7 +38,7 @@ def judged(case: Case) -> tuple[Crowd, list[str]]:
             wrong += [f"visitor {visitor.index} {visitor.action}: {what}" for what in _of(crowd, visitor)]
     for path in case.rules:
         wrong += _of_costs(crowd, path)
-    if case.weather.is_kind and not (case.weather.usual or case.weather.slow):
+    if case.weather.is_kind(set()) and not (case.weather.usual or case.weather.slow):
         # With ways of some length, nobody knows who waits already.
         wrong += [f"nobody may stop {call}" for call in crowd.calls if _was_wanted(crowd, call)]
     return crowd, wrong
@@ -81,7 +81,7 @@ def _of_waiting(crowd: Crowd, visitor: Visitor, calls: list[Call]) -> list[str]:
     if visitor.ended is None or any(call.answer.fault.startswith("hangs") for call in calls):
         return []
     waited = visitor.ended.time - visitor.began.time - visitor.action.reads * len(visitor.messages)
-    kind = crowd.case.weather.is_kind
+    kind = crowd.case.weather.is_kind(set())
     return [f"waited {waited:.1f} s"] if kind and waited > PATIENCE else []
 
 
@@ -108,7 +108,7 @@ def _of_own_status(crowd: Crowd, visitor: Visitor, status: int, calls: list[Call
     hangs = any(call.answer.fault.startswith("hangs") for call in calls)
     return (
         []
-        if status in (503, 504) and (hangs or not crowd.case.weather.is_kind)
+        if status in (503, 504) and (hangs or not crowd.case.weather.is_kind(set()))
         else [f"{status} for no reason"]
     )
 
@@ -162,7 +162,7 @@ def _of_time(crowd: Crowd, visitor: Visitor, call: Call, calls: list[Call]) -> l
     answer, action, served = call.answer, visitor.action, visitor.served
     assert served is not None
     weather = crowd.case.weather
-    slack = SLACK if weather.usual or weather.slow or not weather.is_kind else 0.0
+    slack = SLACK if weather.usual or weather.slow or not weather.is_kind(set()) else 0.0
     ended = call.ended.time if call.ended is not None else served.time
     stale = served.time - ended - slack - answer.max_age
     failed = any(
@@ -171,7 +171,7 @@ def _of_time(crowd: Crowd, visitor: Visitor, call: Call, calls: list[Call]) -> l
         and (one.ended or served).time + LATELY >= visitor.began.time
         for one in calls
     )
-    instead = failed or not weather.is_kind
+    instead = failed or not weather.is_kind(set())
     if action.kind == "reload" and ended + slack < visitor.began.time and not instead:
         return [f"not asked for anew: {call}"]
     if stale <= 0.0:
@@ -186,7 +186,7 @@ def _of_time(crowd: Crowd, visitor: Visitor, call: Call, calls: list[Call]) -> l
 
 def _of_changes(crowd: Crowd, visitor: Visitor, call: Call) -> list[str]:
     found = []
-    kind, served = crowd.case.weather.is_kind, visitor.served
+    kind, served = crowd.case.weather.is_kind(set()), visitor.served
     assert served is not None
     for began, done, process, path, answer in crowd.changes:
         if path != call.path or answer != "done" or not call.began < began or not done <= visitor.began:
