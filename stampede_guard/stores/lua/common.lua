@@ -135,7 +135,7 @@ end
 -- left than it was given was taken before the clock stepped back.
 local function others_in_slots(flight, now)
   write('ZREMRANGEBYSCORE', KEYS[SLOTS], '-inf', text(now))
-  local slots, others = redis.call('ZRANGE', KEYS[SLOTS], 0, -1, 'WITHSCORES'), 0
+  local slots, others = redis.call('ZRANGEBYSCORE', KEYS[SLOTS], '-inf', '+inf', 'WITHSCORES'), 0
   for place = 1, #slots, 2 do
     local owner, ms = slot_of(slots[place])
     if ms > 0 and tonumber(slots[place + 1]) - now > ms * 1000 then
