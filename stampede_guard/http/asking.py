@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.engine.engine import CURRENT
@@ -19,7 +20,10 @@ from stampede_guard.http.spec.validation import conditions_for, unconditional
 if TYPE_CHECKING:
     from stampede_guard.http.cache import Cache
 
-__all__ = ["Try", "begin", "nonce_of", "stored_before", "tries"]
+__all__ = ["AROUND", "Try", "begin", "nonce_of", "stored_before", "tries"]
+
+AROUND: ContextVar[Cache | None] = ContextVar("stampede_guard_http_around", default=None)
+"""The cache that calls the application."""
 
 Try = tuple[Fields, Fields]
 """The fields of a request, and those that the middleware added."""
@@ -58,6 +62,7 @@ def begin(cache: Cache, request: CacheRequest, incoming: Incoming | None, asked:
     context = request.context.copy()
     # This detects a computation that waits for itself, even through the application.
     context.run(CURRENT.set, CURRENT.get())
+    context.run(AROUND.set, cache)
     if incoming is None:
         scope = request.in_background(fields)
         body: Message = {"type": "http.request", "body": request.body or b"", "more_body": False}

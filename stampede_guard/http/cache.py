@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.core.entry import Reading
-from stampede_guard.engine.engine import NOTHING, PutGrant
+from stampede_guard.engine.engine import CURRENT, NOTHING, PutGrant, bypassed_name
 from stampede_guard.engine.plan import Plan
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.events import Hit, Source, Stale
+from stampede_guard.http.asking import AROUND
 from stampede_guard.http.fetch import Fetch
 from stampede_guard.http.groups import Groups
 from stampede_guard.http.judging import is_anybodys, lifetimes
@@ -170,6 +171,19 @@ class Cache:
 
     def key_of(self, request: CacheRequest) -> str:
         return self.searching.name_of(request)
+
+    def is_inside(self, request: CacheRequest) -> bool:
+        """Whether this very entry is being computed around this request, by a middleware with the same guard and name:
+        one of an application, and one of what is mounted in it. An application that calls itself gets an error.
+        """
+        flight, around = CURRENT.get(), AROUND.get()
+        if flight is None or around is None or around is self:
+            return False
+        names = {
+            self.engine.prefix + name for name in (self.key_of(request), self.searching.own_name(request))
+        }
+        base = flight.name.partition("#")[0]
+        return base in names or flight.name in map(bypassed_name, names)
 
     async def _found(self, key: str) -> Lookup:
         versions = self.groups.ask(key) if self.groups.are_used else None

@@ -57,6 +57,9 @@ class Visit:
     async def answer(self, *, bypassed: bool) -> None:
         cache, request = self._cache, self._request
         self._bypassed = bypassed
+        if cache.is_inside(request):
+            status = CacheStatus(forwarded="bypass", detail="inside")
+            return await direct(self._app, request, self._incoming.begin(), self._send, status, cache)
         why: Forwarded = "uri-miss"
         detail: str | None = None
         for number in range(ROUNDS):

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
+import pytest
+
+from stampede_guard.http.middleware import StampedeMiddleware
 from tests.http.asgi import request
 from tests.http.fleet import App, Fleet, status_of
 
@@ -22,6 +28,29 @@ async def test_each_cache_adds_its_word_after_that_of_the_one_behind_it() -> Non
         inner.clock.advance(7)
         other = await request(inner.middlewares[0], "GET", "/?other")
         assert status_of(other) == "app; hit; ttl=23"
+
+
+@pytest.mark.parametrize("mode", ["on", "bypass"])
+async def test_two_with_one_guard_and_one_name_are_as_one(mode: Any) -> None:
+    app = App({"cache-control": "max-age=10, stale-while-revalidate=60", "vary": "accept-language"})
+    async with Fleet(app) as fleet:
+        fleet.guards[0].mode = mode
+        inner = fleet.middlewares[0]
+        outer = StampedeMiddleware(inner, guard=fleet.guards[0], clock=fleet.clock)
+        asking = [request(outer, "GET", "/", fields=[("accept-language", "de")]) for _ in range(5)]
+        async with asyncio.timeout(60):
+            assert {answer.body for answer in await asyncio.gather(*asking)} == {b"answer 1"}
+        assert app.calls == 1
+        if mode == "bypass":
+            return
+        for number, language in enumerate(("en", "de", "fr"), 2):
+            fleet.clock.advance(20)
+            # The first and the last are misses, and that of the second is refreshed behind it.
+            await request(outer, "GET", "/", fields=[("accept-language", language)])
+            await fleet.settled()
+            assert app.calls == number
+        answer = await request(outer, "GET", "/", fields=[("accept-language", "de")])
+        assert answer.get("age") == "20"
 
 
 async def test_the_cache_in_front_goes_on_counting_the_age_that_the_one_behind_tells() -> None:
