@@ -172,7 +172,8 @@ class Threads:
         while self._jobs and len(self._begun) < self._limit and self._find_place(self._jobs[0], whoever=True):
             self._begin(self._jobs.popleft())
         if self._jobs and self._begun:
-            awaited = set().union(*(job.awaited() for job in self._begun))
+            # In one walk: of 300 calls within each other, each waits for all that are deeper.
+            awaited = reached(*(job.flight for job in self._begun if job.flight is not None))
             for job in [job for job in self._jobs if job.flight in awaited and self._find_place(job)]:
                 self._jobs.remove(job)
                 self._begin(job)
@@ -303,11 +304,11 @@ def waiting() -> Iterator[None]:
         pool._go_on(job)
 
 
-def reached(flight: AwaitingFlight) -> set[Any]:
-    """The flights that this one waits for, directly or through others."""
+def reached(*flights: AwaitingFlight) -> set[Any]:
+    """The flights that these wait for, directly or through others."""
     seen: set[Any] = set()
-    # A copy made in one step, because another event loop may add to it now.
-    ahead = list(flight.awaits)
+    # Copies made in one step, because another event loop may add to it now.
+    ahead = [other for flight in flights for other in list(flight.awaits)]
     while ahead:
         other = ahead.pop()
         if other not in seen:
