@@ -13,7 +13,7 @@ import pytest
 
 from stampede_guard import StampedeGuard
 from stampede_guard.api.results import MISSING
-from stampede_guard.errors import StoreRefused, StoreUnavailable
+from stampede_guard.errors import ComputeTimeout, StoreRefused, StoreUnavailable
 from stampede_guard.events import Event, Hook, Stored
 from stampede_guard.policy import Limits
 from stampede_guard.stores.memory import MemoryStore
@@ -402,5 +402,60 @@ def test_a_store_that_is_back_for_a_moment_gives_nobody_a_turn() -> None:
         outage.store.fail()
         await asyncio.gather(outage.takes_the_turn, *outage.waiting)
         assert outage.most == 1
+
+    virtually(main)
+
+
+def test_a_batch_that_waits_for_a_turn_asks_the_store_as_soon_as_it_is_back() -> None:
+    async def main(fleet: Moments) -> None:
+        outage, computed = Outage(fleet), list[list[int]]()
+        other = StampedeGuard(outage.store, namespace="t")
+        fleet.made.append(other)
+
+        def cached(guard: StampedeGuard) -> Any:
+            @guard.cached_many(ttl=60, name="numbers")
+            async def numbers(ids: list[int]) -> dict[int, int]:
+                computed.append(ids)
+                await asyncio.sleep(0.1)
+                return dict.fromkeys(ids, 7)
+
+            return numbers
+
+        numbers = cached(outage.guard)
+        leaves = asyncio.create_task(numbers([0, 1]))
+        waiting = asyncio.create_task(numbers([1, 2, 3]))
+        await fleet.until(1.0)
+        leaves.cancel()
+        outage.store.recover()
+        # Another process computes one of the ids first.
+        assert await cached(other)([2]) == {2: 7}
+        assert await waiting == {1: 7, 2: 7, 3: 7}
+        assert not outage.takes_the_turn.done()
+        assert sorted(id for ids in computed for id in ids) == [0, 1, 2, 3]
+        await outage.takes_the_turn
+
+    virtually(main)
+
+
+def test_the_time_in_which_a_batch_waits_for_a_turn_is_not_taken_from_its_computation() -> None:
+    async def main(fleet: Moments) -> None:
+        outage = Outage(fleet)
+
+        @outage.guard.cached_many(ttl=60, compute_timeout=3.0)
+        async def numbers(ids: list[int]) -> dict[int, int]:
+            await asyncio.sleep(2.5)
+            return dict.fromkeys(ids, 7)
+
+        await fleet.until(1.0)
+        assert await numbers([1, 2]) == {1: 7, 2: 7}
+        assert outage.takes_the_turn.done()
+
+        @outage.guard.cached_many(ttl=60, compute_timeout=3.0)
+        async def hanging(ids: list[int]) -> dict[int, int]:
+            await asyncio.sleep(3600)
+            return {}
+
+        with pytest.raises(ComputeTimeout):
+            await hanging([1])
 
     virtually(main)

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import asyncio
 
-__all__ = ["Slots"]
+__all__ = ["Slots", "StoreIsBack"]
+
+
+class StoreIsBack(Exception):
+    """Raised by a batch that waited for a turn without the store: its flights ask the store again."""
 
 
 class Slots:

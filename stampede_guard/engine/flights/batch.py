@@ -16,11 +16,12 @@ import contextvars
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from stampede_guard.engine.away.slots import StoreIsBack
 from stampede_guard.engine.flights.computation import CURRENT
 from stampede_guard.engine.flights.once import Once
 from stampede_guard.engine.flights.reentry import behind
 from stampede_guard.engine.tasks import contained, ended, error_of
-from stampede_guard.errors import ComputeFailed
+from stampede_guard.errors import ComputeFailed, Overloaded
 from stampede_guard.values.codec.batched import ABSENT, checked
 from stampede_guard.values.errorcopies import copy_of
 
@@ -143,6 +144,7 @@ class _Batch:
         self._leader = CURRENT.get()
         self._ids: dict[Any, int] = {}
         self._names: dict[Any, str] = {}
+        self.began: float | None = None
         self._awaited = set(gathering.undecided)
         self._task: asyncio.Task[Mapping[Any, Any]] | None = None
         self._loop = batches.runtime.loop
@@ -150,6 +152,10 @@ class _Batch:
         self._finished = Once(self._loop)
         if not self._awaited:
             self._begin_soon()
+
+    def turn(self) -> float:
+        """When it got, or may get, its turn without the store: its computation has the whole time from then on."""
+        return self._loop.time() if self.began is None else self.began
 
     def decided(self, name: str) -> None:
         if name in self._awaited:
@@ -168,6 +174,8 @@ class _Batch:
         if len(self._ids) >= self._batches.most:
             self.begin()
         mine, finished = CURRENT.get(), self._finished.join()
+        if mine is not None and mine.computation.is_alone:
+            mine.computation.turn_of_batch = self.turn
         try:
             with behind(mine, self._leader):
                 await finished
@@ -225,9 +233,18 @@ class _Batch:
     async def _compute(self, ids: list[Any]) -> Mapping[Any, Any]:
         leader = self._leader
         if leader is not None and leader.computation.is_alone and not leader.bypassed:
-            async with leader.computation.turn_without_store():
-                leader.computation.has_its_turn()
-                result = await self._start(ids)
-        else:
-            result = await self._start(ids)
-        return checked(result, ids, self._batches.title)
+            try:
+                async with leader.computation.turn_without_store():
+                    if leader.computation.is_back:
+                        raise StoreIsBack
+                    leader.computation.has_its_turn()
+                    return await self._computed(ids)
+            except Overloaded:
+                if self.began is None and leader.computation.is_back:
+                    raise StoreIsBack from None
+                raise
+        return await self._computed(ids)
+
+    async def _computed(self, ids: list[Any]) -> Mapping[Any, Any]:
+        self.began = self._loop.time()
+        return checked(await self._start(ids), ids, self._batches.title)

@@ -7,11 +7,13 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextvars import ContextVar, copy_context
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stampede_guard.core import events as on
 from stampede_guard.core.asks import Granted
 from stampede_guard.core.caller import seconds_to_wait
+from stampede_guard.engine.away.slots import StoreIsBack
 from stampede_guard.engine.calls import ArgumentsChanged
 from stampede_guard.engine.previous import KNOWN, OF_MANY, Previous
 from stampede_guard.engine.tasks import AT_ITS_PACE, Stopped, contained, done_within, error_of
@@ -71,6 +73,7 @@ class Computation:
         self._renew_at_once = asyncio.Event()
         self._renewals: _Renewals | None = None
         self._passengers_changed: asyncio.Future[None] | None = None
+        self.turn_of_batch: Callable[[], float] = lambda: -inf
         self._within_slot = False
         self._was_away = False
         self._grant: Granted | None = None
@@ -129,27 +132,31 @@ class Computation:
         return self._renewals
 
     async def _run_alone(self) -> Result | on.Abandoned | on.LookAgain:
+        self._was_away = self._runtime.away_for(self._flight.name, self._flight.tags)
         if self._flight.bypassed or self._flight.plan.batched:
             return await self._run_bounded()
-        self._was_away = self._runtime.away_for(self._flight.name, self._flight.tags)
         try:
             async with self.turn_without_store():
-                if self._is_back:
+                if self.is_back:
                     return on.LookAgain(self._flight.passengers.aboard())
                 self.has_its_turn()
                 return await self._run_bounded()
         except Overloaded as error:
-            return on.LookAgain(self._flight.passengers.aboard()) if self._is_back else Result(error=error)
+            return on.LookAgain(self._flight.passengers.aboard()) if self.is_back else Result(error=error)
 
     @property
-    def _is_back(self) -> bool:
+    def is_back(self) -> bool:
         """Whether the store was away when this computation began to wait for its turn, and is not any more."""
         return self._was_away and not self._runtime.away_for(self._flight.name, self._flight.tags)
 
     def store_is_back(self) -> None:
         """Wait no longer for a turn without the store: the turns may be taken for a long time."""
-        if self._is_back:
+        if self.is_back:
             self._runtime.slots.let_pass(self)
+        if self._flight.plan.batched:
+            # The batch waits in the name of its first flight, which may have landed.
+            for leader in self._flight.awaits:
+                leader.computation.store_is_back()
 
     def has_its_turn(self) -> None:
         """The computation has its turn. Computations that it waits for from now on need no turn of their own."""
@@ -164,7 +171,7 @@ class Computation:
             async with asyncio.timeout(seconds_to_wait("turn", policy)):
                 has_slot = False
                 # It passes without a slot because the store is back. Before it goes on, that may be away again.
-                while not (has_slot or self._within_slot or self._is_back):
+                while not (has_slot or self._within_slot or self.is_back):
                     has_slot = await slots.take(self, most)
         except TimeoutError:
             text = f"{self._flight.plan.title}: the store is away and {most} computations run"
@@ -175,7 +182,7 @@ class Computation:
             if has_slot:
                 slots.give_back()
 
-    async def _run_bounded(self) -> Result | on.Abandoned:
+    async def _run_bounded(self) -> Result | on.Abandoned | on.LookAgain:
         policy, passengers = self._flight.plan.policy, self._flight.passengers
         # Nobody renews a slot. 1. A computation beside the lease is handed over when its slot is nearly over. 2. The
         # slot ends, and another process gets it. 3. Now more run than `uncacheable_limit`. So the flight gives the slot
@@ -221,7 +228,7 @@ class Computation:
         if leader is not None and error is not None:
             self._flight.passengers.refuse(leader, error)
 
-    async def _run_once(self, deadline: float) -> Result | on.Abandoned | None:
+    async def _run_once(self, deadline: float) -> Result | on.Abandoned | on.LookAgain | None:
         """None if the request of this run has ended and another passenger may take over."""
         flight = self._flight
         leader = flight.passengers.next_idle()
@@ -252,8 +259,11 @@ class Computation:
             if bound:
                 leader.computing = task
         try:
-            if not await done_within(max(0.0, deadline - self._runtime.loop.time()), task):
-                return await self._overdue(task)
+            while not await done_within(max(0.0, deadline - self._runtime.loop.time()), task):
+                later = self.turn_of_batch() + seconds_to_wait("own_computation", flight.plan.policy)
+                if later <= deadline:
+                    return await self._overdue(task)
+                deadline = later
         except asyncio.CancelledError:
             await self._unwind(task)
             raise
@@ -267,6 +277,9 @@ class Computation:
             return None
         if task.cancelled():
             return Result(error=ComputeFailed("CancelledError", "the computation was cancelled from within"))
+        if isinstance(error_of(task), StoreIsBack):
+            again = on.LookAgain(flight.passengers.aboard())
+            return again if self.is_alone else await self._run_once(deadline)
         return self._judged(task, old)
 
     def _old(self, leader: Passenger | None) -> Previous | None:
@@ -289,8 +302,7 @@ class Computation:
         else:
             raised = error_of(task)
             error = "" if raised is None else type(raised).__name__
-        flight = self._flight
-        return Computed(flight.plan.title, flight.name, seconds, flight.id, error)
+        return Computed(self._flight.plan.title, self._flight.name, seconds, self._flight.id, error)
 
     async def _overdue(self, task: asyncio.Task[Any]) -> Result:
         await self._unwind(task)
