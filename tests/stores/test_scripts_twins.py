@@ -120,3 +120,16 @@ def test_scripts_and_pure_functions_cannot_be_told_apart(
     for step in [*beginning, *steps]:
         note(f"{step}: {both.entry}")
         both.run(step)
+
+
+def test_a_slot_whose_time_is_over_is_given_back_too(worlds: Any) -> None:
+    """Otherwise a step of the clock would bring it back, although nobody computes."""
+    both = worlds()
+    for step in (
+        ("fallback", "f1", 2, None, LIVES[0]),
+        ("fallback", "f2", 2, None, LIVES[1]),
+        ("age", LIVES[0] // 1000 + 100),
+        ("release", "f1"),
+    ):
+        both.run(step)
+    assert set(both._slots()) == {f"f2 {LIVES[1]}"}

@@ -147,12 +147,14 @@ local function others_in_slots(flight, now)
   return others
 end
 
--- Whether the flight had one until now.
+-- Whether the flight had one until now. One whose time is over goes, too: a step of the clock would bring it back.
 local function give_slot_back(flight)
-  local slots, given = redis.pcall('ZRANGEBYSCORE', KEYS[SLOTS], '(' .. text(now_us()), '+inf'), false
-  for _, member in ipairs(slots.err and {} or slots) do
-    if slot_of(member) == flight then
-      given = redis.call('ZREM', KEYS[SLOTS], member) == 1
+  local slots = redis.pcall('ZRANGEBYSCORE', KEYS[SLOTS], '-inf', '+inf', 'WITHSCORES')
+  local now, given = now_us(), false
+  for place = 1, slots.err and 0 or #slots, 2 do
+    if slot_of(slots[place]) == flight then
+      redis.call('ZREM', KEYS[SLOTS], slots[place])
+      given = given or tonumber(slots[place + 1]) > now
     end
   end
   return given
