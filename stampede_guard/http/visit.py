@@ -180,7 +180,7 @@ class Visit:
     ) -> bool:
         """Whether the request was answered. Otherwise a flight must replace the response."""
         told = answer_in_pieces(stored, self._request, age=age, now=self._cache.now())
-        receive = self._incoming.begin() if own is None else None
+        receive = self._incoming.messages() if own is None else None
         large, settings = self._cache.large, self._cache.settings
         answered = await serve_in_pieces(large, key, told, status, settings, receive, self._send, own)
         self._is_broken = not answered

@@ -39,6 +39,10 @@ class Incoming:
             # already removed.
             self.scope.clear()
             self.scope.update(self._before)
+        return self.messages()
+
+    def messages(self) -> Receive:
+        """Its client's messages, from the first. The scope stays as the application left it."""
         # Copies: a middleware may change a message, and the next call must find it unchanged.
         told: Iterator[Message] = iter([dict(message) for message in self._read or (_NO_BODY,)])
         owed = not self._read

@@ -14,6 +14,7 @@ from stampede_guard.http.pieces.piece import PIECE_BYTES, PieceGone
 from stampede_guard.http.pieces.spool import Spool
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing import FaultyStore
+from tests.http.asgi import scope_of
 from tests.http.fleet import Fleet, status_of
 from tests.http.large.bodies import LargeApp, clients, has_bytes, is_broken, let_go
 from tests.http.large.content import LARGE, OPTIONS, is_whole, whole
@@ -209,6 +210,29 @@ async def test_a_range_that_comes_first_is_answered_by_the_call_that_it_begins()
             answer = await fleet.get(range=wanted)
             assert (answer.status, len(answer.body), app.calls) == (206, 7, 1)
             assert is_whole((await fleet.get()).body) and app.calls == 1
+
+
+async def test_what_the_application_wrote_into_the_scope_of_a_range_stays_there() -> None:
+    app = LargeApp(announced=False)
+    answer = app.handler
+    assert answer is not None
+
+    async def routed(scope: Any, receive: Any, send: Any, number: int) -> None:
+        scope["endpoint"] = "list"
+        await answer(scope, receive, send, number)
+
+    app.handler = routed
+    async with fleet_of(app, processes=1) as fleet:
+        scope = scope_of("GET", "/", [("range", "bytes=-7")])
+
+        async def receive() -> Any:
+            return {"type": "http.request"}
+
+        async def send(message: Any) -> None:
+            pass
+
+        await fleet.middlewares[0](scope, receive, send)
+        assert scope["endpoint"] == "list"
 
 
 async def test_an_invalidation_in_mid_body_counts() -> None:
