@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Fetch"]
 
+_MOST_OF_THE_TIME = 0.9
+"""Of `compute_timeout`: then a body of unknown length is a stream. The engine would end it for its own client, too."""
+
 
 class Fetch:
     """`live` delivers the exchange that this request may read as it comes: its own, or one that it waited for.
@@ -81,7 +84,7 @@ class Fetch:
         self.personal = self._stands_in = False
         self._bypassed = bypassed
         self._before: VersionsBefore | None = None
-        self._came = 0.0
+        self._came, self._ends = 0.0, 0.0
         self._misplaced: StoredResponse | None = None
         self._cache, self._name = cache, name
 
@@ -127,6 +130,8 @@ class Fetch:
         """Called by the engine, which publishes the result. A fallback that helps no other request returns nothing:
         its publication, with a token above the slow holder's, would keep the holder's value out of the store.
         """
+        seconds = self._cache.plan.policy.compute_timeout * _MOST_OF_THE_TIME
+        self._ends = asyncio.get_running_loop().time() + seconds
         brought = await self._for_all(Refusals())
         for_another = brought.again if isinstance(brought, StoredResponse) else brought.is_for_another_to_ask
         if is_beside(self.run) and for_another:
@@ -151,6 +156,7 @@ class Fetch:
         if other is None:
             return await self._again(refusals)
         other._stands_in = self.handed_over = True
+        other._ends = self._ends
         outdated, self.outdated = self.outdated, False
         brought = await other._for_all(refusals)
         if outdated and isinstance(brought, Refusal):
@@ -246,12 +252,12 @@ class Fetch:
         if exchange.length is not None and exchange.length > self._cache.settings.max_body_bytes:
             return await self._in_pieces(exchange, draft)
         self._offer(exchange, draft, readers)
-        within = self._cache.settings.stream_timeout if exchange.length is None else None
-        began = asyncio.get_running_loop().time()
-        if not await exchange.settled(within=within):
+        now = asyncio.get_running_loop().time()
+        until = min(now + self._cache.settings.stream_timeout, self._ends)
+        if not await exchange.settled(within=until - now if exchange.length is None else None):
             return self.refuse(exchange, "stream", of_all=True)
         if exchange.too_large:
-            return await self._spooled(exchange, draft, old, began)
+            return await self._spooled(exchange, draft, old, until)
         body = exchange.whole()
         if body is None:
             return self._failure(exchange, old, "broken off")
@@ -276,12 +282,12 @@ class Fetch:
         return await self.kept(self._arrived(large.response, exchange))
 
     async def _spooled(
-        self, exchange: Exchange, draft: StoredResponse, old: StoredResponse | None, began: float
+        self, exchange: Exchange, draft: StoredResponse, old: StoredResponse | None, until: float
     ) -> StoredResponse | Refusal:
         large = self._cache.large
         if not large.spools(self._name, self.request, exchange, draft):
             return self.refuse(exchange, "too large", of_all=True)
-        within = self._cache.settings.stream_timeout + began - asyncio.get_running_loop().time()
+        within = until - asyncio.get_running_loop().time()
         found: StoredResponse | str = "store"
         if self._stores:
             draft = self._lasting(draft)

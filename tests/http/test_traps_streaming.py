@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from stampede_guard import CacheRoute
+from stampede_guard import CacheRoute, Policy
+from stampede_guard.http.requests.exchange import Exchange
 from tests.http.asgi import scope_of
 from tests.http.fleet import App, Fleet, cached, start, status_of
 from tests.http.test_herd import joined
@@ -243,3 +244,21 @@ async def test_an_event_stream_that_says_it_may_be_stored_is_let_go_when_it_is_t
             await ended.wait()
         async with asyncio.timeout(60):
             await client.task  # its application stopped in mid-body because it left: that is no error
+
+
+async def test_a_stream_is_no_computation_that_ends_with_compute_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = App()
+    in_parts(app, cached(), 1).release()
+    given: list[float | None] = []
+    settled = Exchange.settled
+
+    async def noted(self: Exchange, *, within: float | None = None) -> bool:
+        given.append(within)
+        return await settled(self, within=within)
+
+    monkeypatch.setattr(Exchange, "settled", noted)
+    async with Fleet(app, stream_timeout=3600.0) as fleet:
+        assert (await fleet.get()).body == b"x" * 10
+    assert given[0] is not None and given[0] < Policy().compute_timeout

@@ -9,6 +9,7 @@ import pytest
 import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer
+from stampede_guard import Policy
 from stampede_guard.http.large import bodies
 from stampede_guard.http.pieces.piece import PIECE_BYTES, PieceGone
 from stampede_guard.http.pieces.spool import Spool
@@ -149,6 +150,23 @@ async def test_a_body_that_does_not_end_in_time_goes_on_for_its_own_client_alone
         await asyncio.gather(own.task, other.task)
         assert is_whole(own.body) and is_whole(other.body, 2)
         await until(lambda: len(pieces(store)) in (0, 4))
+
+
+async def test_its_client_keeps_its_response_if_compute_timeout_is_shorter_than_stream_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[float] = []
+
+    async def spool(
+        self: Any, key: str, exchange: Any, draft: Any, *, within: float, has_client: bool
+    ) -> str:
+        given.append(within)
+        return "stream"
+
+    monkeypatch.setattr(bodies.LargeBodies, "spool", spool)
+    async with fleet_of(LargeApp(announced=False), processes=1, stream_timeout=3600.0) as fleet:
+        assert is_whole((await fleet.get()).body)
+    assert given[0] < Policy().compute_timeout, "the engine would end the call in mid-body"
 
 
 async def test_a_slow_client_has_the_beginning_from_the_store_and_the_rest_from_its_own_process(
