@@ -146,7 +146,9 @@ def _replacing(fleet: Fleet, visitor: Visitor) -> list[Call]:
     # It waits for the answer that fails, and the response becomes older meanwhile.
     is_servable = age < case.max_age + case.stale[1] - 1.0 and case.stale[1] > 0
     only_failed = all(call.answer.fails for call in after)
-    return whole[-1:] if whole and is_servable and only_failed else []
+    # After one that was too large, requests go past the cache for a while.
+    storable = all(call.answer.fails or call.answer.may_be_stored for call in calls)
+    return whole[-1:] if whole and is_servable and only_failed and storable else []
 
 
 def _is_stored_at_once(call: Call) -> bool:
