@@ -150,8 +150,9 @@ class Inbox:
             except Exception:
                 # Includes errors of a credential provider. The lane meets the same error and reports it to its callers.
                 if not self._runs():
+                    # redis-py has met the end below, and has found no event loop. Nobody is there to be told.
                     connection = None
-                    raise
+                    return
             except GeneratorExit:
                 # The event loop was dropped without an end of its tasks. Nothing can be awaited any more.
                 connection = None
@@ -160,7 +161,8 @@ class Inbox:
                 # Runs also when this task is cancelled.
                 lost, self._confirmed = self._confirmed, False
                 self._watching, self._asked_on = False, None
-                self._settled.set()
+                if not self._loop.is_closed():
+                    self._settled.set()
                 self._subscription = None
                 if connection is not None:
                     await disconnect(connection)
