@@ -7,6 +7,7 @@ trace function takes its place: it is called in the same way, and at each instru
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import os
@@ -26,6 +27,7 @@ import pytest
 import stampede_guard
 from stampede_guard import StampedeGuard, configure, locked_cache
 from stampede_guard.core.entry import Record
+from stampede_guard.engine.threads import locks
 from stampede_guard.engine.threads.levels import enabled
 from stampede_guard.engine.threads.locks import WAITING, PassableLock
 from stampede_guard.engine.threads.portal import portal
@@ -248,6 +250,68 @@ def test_a_handler_at_each_instruction_of_a_lock_leaves_it_as_it_was(crowded: bo
     assert first > 50
     assert lock._inside == {}
     assert lock._lock.acquire(blocking=False)
+
+
+class Limit(Exception):
+    """A soft time limit, which its signal's handler raises wherever the main thread is."""
+
+
+def test_an_exception_at_any_instruction_of_a_lock_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "STUCK_LOOKS", 2)
+
+    def limit() -> None:
+        raise Limit
+
+    def enter(lock: PassableLock) -> None:
+        with lock:
+            pass
+
+    def main(lock: PassableLock, first: int) -> int:
+        with contextlib.suppress(Limit), Interrupting(limit, stride=1, first=first, most=1) as interrupting:
+            enter(lock)
+        return interrupting.calls
+
+    first, interrupted = 0, True
+    while interrupted:
+        lock = PassableLock()
+        interrupted = main(lock, first) == 1
+        # One has to wait in vain, the next one no more.
+        for _ in range(2):
+            other = threading.Thread(target=enter, args=[lock], daemon=True)
+            other.start()
+            other.join(PATIENCE)
+            assert not other.is_alive(), first
+        enter(lock)
+        first += 1
+    assert first > 50
+
+
+def test_who_was_thought_to_have_left_a_lock_takes_it_from_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1. A thread stands still with the lock. 2. Another one has waited long enough, and all others get a new lock.
+    3. The first one goes on and leaves, while a third one has the new lock."""
+    monkeypatch.setattr(locks, "STUCK_LOOKS", 2)
+    lock, slow, third = PassableLock(), threading.Barrier(2), threading.Barrier(2)
+
+    def hold(until: threading.Barrier) -> None:
+        with lock:
+            until.wait(PATIENCE)
+            until.wait(PATIENCE)
+
+    threads = [threading.Thread(target=hold, args=[until], daemon=True) for until in (slow, third)]
+    threads[0].start()
+    slow.wait(PATIENCE)
+    in_time(lambda: lock.__enter__() or lock.__exit__())
+    threads[1].start()
+    third.wait(PATIENCE)
+    assert not lock._lock.acquire(blocking=False), "the third one has it"
+    slow.wait(PATIENCE)
+    threads[0].join(PATIENCE)
+    assert not lock._lock.acquire(blocking=False)
+    assert list(lock._inside) == [threads[1].ident]
+    third.wait(PATIENCE)
+    threads[1].join(PATIENCE)
+    assert lock._lock.acquire(blocking=False)
+    assert lock._inside == {}
 
 
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])

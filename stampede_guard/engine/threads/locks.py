@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 from stampede_guard.values.forks import in_children
 
@@ -22,40 +23,69 @@ WAITING: dict[int, int] = {}
 """The threads that now wait for the portal, with the number of their calls."""
 LOOK_SECONDS = 0.005
 """How often a thread that waits for a lock checks whether the holder waits for the portal."""
+STUCK_LOOKS = 400
+"""After so many looks, the holder is taken for one that has left without giving the lock back."""
 
 
 class PassableLock:
-    """Use it only with `with`."""
+    """Use it only with `with`.
+
+    An exception from a signal (Ctrl-C, a soft time limit) may end `__enter__` or `__exit__` between any two steps, and
+    what it leaves may look like a holder. So nobody waits longer than `STUCK_LOOKS` for one: see `_let_go`.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # because it knows its owner; nobody takes it twice
         # Threads that have the lock, or are about to take it or give it back: a signal can interrupt them there, too.
-        self._inside: dict[int, list[bool]] = {}
+        # For each `with` of theirs the lock that it took, or None.
+        self._inside: dict[int, list[Any]] = {}
 
     def __enter__(self) -> None:
         me = threading.get_ident()
         held = self._inside.get(me)
         if held is not None:
-            held.append(False)
+            held.append(None)
             return
         # Never empty while others see it: a handler that finds it takes away only what it has added.
-        held = self._inside[me] = [True]
-        while not self._lock.acquire(timeout=LOOK_SECONDS):
-            # The lock may be older than gevent's patches. Then its holder is a greenlet, which runs only now.
-            time.sleep(0)
-            if any(thread in WAITING for thread in list(self._inside) if thread != me):
-                held[0] = False
-                return
+        lock = self._lock
+        held = self._inside[me] = [lock]
+        try:
+            looks = 0
+            while not lock.acquire(timeout=LOOK_SECONDS):
+                # The lock may be older than gevent's patches. Then its holder is a greenlet, which runs only now.
+                time.sleep(0)
+                looks += 1
+                if looks >= STUCK_LOOKS:
+                    self._let_go(lock, me, held)
+                if looks >= STUCK_LOOKS or any(
+                    thread in WAITING for thread in list(self._inside) if thread != me
+                ):
+                    held[0] = None
+                    return
+        except BaseException:
+            self._inside.pop(me, None)
+            if lock._is_owned():  # type: ignore[attr-defined]
+                lock.release()
+            raise
 
     def __exit__(self, *_: object) -> None:
         me = threading.get_ident()
-        held = self._inside[me]
-        if held[-1]:
-            self._lock.release()
-        if len(held) > 1:
-            held.pop()
-        else:
-            del self._inside[me]
+        held = self._inside.get(me)
+        if held is None:
+            return  # others have waited too long for this thread
+        try:
+            if (lock := held[-1]) is not None:
+                lock.release()
+        finally:
+            if len(held) > 1:
+                held.pop()
+            else:
+                self._inside.pop(me, None)
+
+    def _let_go(self, lock: Any, me: int, held: list[Any]) -> None:
+        """The steps take microseconds: whoever has held this lock for so long has left it. Others get a new one."""
+        if self._lock is lock:
+            self._lock, self._inside = threading.RLock(), {me: held}
 
 
 @in_children
