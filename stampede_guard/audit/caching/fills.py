@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from stampede_guard.audit.caching import locks
 from stampede_guard.audit.caching.accesses import Access, accesses
 from stampede_guard.audit.caching.flow import Flow
+from stampede_guard.audit.caching.imported import elects
 from stampede_guard.audit.caching.judging.keyed import BY_KEY, asked_by_key
 from stampede_guard.audit.caching.judging.memos import is_memo
 from stampede_guard.audit.caching.judging.serving import is_served
@@ -310,6 +311,8 @@ def _protected(module: Module, function: Function, read: Access, write: Access, 
         if claim is not write.call and position(claim) < position(write.call):
             return True
     if locks.joins_a_flight(module, function) or locks.called_under_lock(module, function):
+        return True
+    if any(r.helper and elects(module, function, r.call) for r in again):
         return True
     return _computed_under_lock(module, function, write, again)
 

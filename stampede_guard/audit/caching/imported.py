@@ -12,14 +12,17 @@ import sys
 from functools import lru_cache
 from typing import Literal
 
+from stampede_guard.audit.caching import locks
 from stampede_guard.audit.source.builder import build
 from stampede_guard.audit.source.model import Function, Module
-from stampede_guard.audit.source.words import is_cachy, last
+from stampede_guard.audit.source.words import is_cachy, last, path
 
 Seen = Literal["read", "write", "neither", "unknown"]
 
 _LARGEST = 400_000  # bytes of a followed file
 _LEVELS = 8  # folders searched upwards
+_DEPTH = 3  # calls that are followed inside the getter's file
+_FREES = frozenset("release unlock delete unlink".split())
 
 
 def cache_module(module: Module, name: str) -> str:
@@ -109,3 +112,62 @@ def _role(function: Function, methods: dict[str, Literal["read", "write"]]) -> S
     if done == {"read"}:
         return "read"
     return "write" if done == {"write"} else "neither"
+
+
+def elects(module: Module, function: Function, call: ast.expr) -> bool:
+    """Whether the called getter gives one caller the miss, in this file or in the one that it is imported from.
+
+    `get_cache(key, retry=False)` does not wait if the getter asks for `retry` first.
+    """
+    if not isinstance(call, ast.Call):
+        return False
+    own = module.callee(call, function)
+    if own is not None:
+        switches = _switches(module, own)
+    elif isinstance(call.func, ast.Name):
+        owner, _, name = module.imports.get(call.func.id, "").rpartition(".")
+        place = follow(module, module.path, owner) if owner else None
+        switches = _switches_in(place, os.stat(place).st_mtime_ns, name) if place is not None else None
+    else:
+        switches = None
+    return switches is not None and not any(_is_off(keyword, switches) for keyword in call.keywords)
+
+
+def _is_off(keyword: ast.keyword, switches: frozenset[str]) -> bool:
+    return keyword.arg in switches and isinstance(keyword.value, ast.Constant) and not keyword.value.value
+
+
+@lru_cache(maxsize=512)
+def _switches_in(place: str, _changed: int, name: str) -> frozenset[str] | None:
+    module = built(place)
+    found = [f for f in module.functions if f.name == name and f.cls is None] if module is not None else []
+    return _switches(module, found[0]) if module is not None and len(found) == 1 else None
+
+
+def _switches(module: Module, getter: Function) -> frozenset[str] | None:
+    """The parameters that a getter tests before it waits. None if it elects nobody.
+
+    It elects if it takes a lease, frees none, and sleeps: what it took is still held when it returns.
+    """
+    reached = _reached(module, getter)
+    called = {last(path(call.func)) for function in reached for call in function.calls}
+    if "sleep" not in called or called & _FREES:
+        return None
+    if not any(locks.claims(module, function) for function in reached):
+        return None
+    return frozenset(
+        test.test.id
+        for test in getter.tests
+        if isinstance(test, ast.If) and isinstance(test.test, ast.Name) and test.test.id in getter.parameters
+    )
+
+
+def _reached(module: Module, getter: Function) -> list[Function]:
+    """The getter and the functions of its file that it calls."""
+    found = [getter]
+    newest = found
+    for _ in range(_DEPTH):
+        called = (module.callee(call, one) for one in newest for call in one.calls)
+        newest = [one for one in dict.fromkeys(called) if one is not None and one not in found]
+        found = [*found, *newest]
+    return found

@@ -44,7 +44,8 @@ RULE = Rule(
         example="user = await get_cached_user(id)\nif user is None:\n    user = await load_user(id)\n"
         "    await cache_user(id, user)",
         instead="@locked_cache(ttl=300)\nasync def user(id: int) -> User:\n    return await load_user(id)",
-        unless="The helpers themselves let one caller through (a lock taken in the getter). Rename them to "
+        unless="The helpers themselves let one caller through. If the getter, in this file or imported by its name, "
+        "takes a lease (SET NX) and sleeps while another caller has it, the audit sees that. Otherwise rename it to "
         "show it, or suppress the finding on that line.",
         sure="Medium: the helpers are judged by their names and, if they are in the same file, by their "
         "code, whatever they are called. Low, and so not shown by default, if one query for one row is all that "
