@@ -25,6 +25,8 @@ _ONE_RUN = frozenset(
     "importer exporter migration job run runner request context session transaction loader parser".split()
 )
 _ONE_REQUESTS = frozenset("request session db context ctx info uow transaction".split())
+# Objects that outlive requests: `self.bot.cache`. Of other objects nobody knows how long they live.
+_LIVES_LONG = frozenset("app application bot server state hass core client pool".split())
 # Holders that belong to one request: `request.state.cache`, `g.cache`, `info.context.cache`.
 _OF_A_REQUEST = frozenset("request req state context ctx g scope info interaction".split())
 
@@ -208,11 +210,18 @@ def _serves(test: ast.AST, names: set[str]) -> TypeGuard[ast.If]:
 def is_made_here(function: Function, holder: str) -> bool:
     """Callers do not share a dict of this call, or of an object that lives for one run."""
     if "." in holder:
-        if _OF_A_REQUEST & {*holder.split(".")[:-1]}:
+        owners = holder.split(".")[:-1]
+        if _OF_A_REQUEST & {*owners}:
             return True
         cls = owner_class(function)
-        return cls is not None and (
-            not _ONE_RUN.isdisjoint(words(cls.name)[-1:]) or _is_made_per_request(cls, last(holder))
+        if cls is None or owners[0] != "self":
+            return False
+        if len(owners) > 1:
+            return not _LIVES_LONG & {*words(owners[-1])}
+        return (
+            function.name == "run"
+            or not _ONE_RUN.isdisjoint(words(cls.name)[-1:])
+            or _is_made_per_request(cls, last(holder))
         )
     made = [function]
     for scope in function.chain():
@@ -243,7 +252,15 @@ def _is_made_per_request(cls: ast.ClassDef, attribute: str) -> bool:
         if any(isinstance(target, ast.Name) and target.id == attribute for target in targets):
             return False
     made = next((s for s in cls.body if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
-    return made is not None and any(argument.arg in _ONE_REQUESTS for argument in made.args.args)
+    if made is None:
+        return False
+    given = {argument.arg for argument in made.args.args}
+    return bool(given & _ONE_REQUESTS) or any(
+        path(target) == f"self.{attribute}" and isinstance(node.value, ast.Name) and node.value.id in given
+        for node in made.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+    )
 
 
 def looks(function: Function, holder: str, key: ast.expr) -> list[ast.expr]:

@@ -62,7 +62,8 @@ RULE = Rule(
         "create_task(load(key)))\nreturn await shield(task)",
         unless="An occasional second computation does no harm. So it is information, and fails no build. "
         "Scripts, management commands, tasks of a queue, and code that only `__main__` starts are left out.",
-        sure="Medium: only the name shows that the dict is a cache.",
+        sure="Medium: only the name shows that the dict is a cache. Silent for dicts of an object that lives for one "
+        "request or one run, of another object than the method's own, and for dicts that its maker passes to it.",
         fix="No automatic fix: for each dict you must decide which callers fail, and what "
         "happens if a caller is cancelled while others wait (`@locked_cache` does this).",
     ),
