@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from stampede_guard.audit.caching.fills import Fill, fills, owned_name, what_is_cached
 from stampede_guard.audit.caching.flow import Flow
 from stampede_guard.audit.caching.imported import followed_function
+from stampede_guard.audit.caching.judging.cost import is_cheap_if_empty
 from stampede_guard.audit.caching.judging.truth import truth
 from stampede_guard.audit.fixes.expressions import asks_for_none
 from stampede_guard.audit.prefilter import STORES
@@ -33,9 +34,10 @@ def check(module: Module) -> Iterator[Violation]:
         test = _truth_test(flow)
         falsy = truth(flow, _stored(fill), fill.write.call) if test is not None else "never"
         if test is not None and falsy != "never":
+            cheap = is_cheap_if_empty(fill.function, fill.read, fill.write)
             yield Violation(
                 node=test,
-                confidence="medium" if falsy == "maybe" else "low",
+                confidence="low" if falsy == "unknown" or cheap else "medium",
                 message=f"{what_is_cached(fill.function)} treats 0, '' or an empty list as a miss "
                 "and computes it every time: test `is None`",
                 function=owned_name(fill.function),
@@ -126,8 +128,9 @@ RULE = Rule(
         instead="if count is None: ...",
         unless="A falsy value never occurs.",
         sure="Medium if the value is a number, a collection or an answer to a question, as far as its code or "
-        "name shows; else low. Silent if it cannot be falsy: the write is under a test of the value, an "
-        "empty value returns or raises before it, or it is an object, serialised text, a literal with "
+        "name shows; else low. Low also if a miss only asks the own database for rows of something that the key "
+        "names: an empty answer then costs little. Silent if it cannot be falsy: the write is under a test of the "
+        "value, an empty value returns or raises before it, or it is an object, serialised text, a literal with "
         "contents, a token, or a value of which a constant part is read in each case. Silent for "
         "`hgetall` and its like, which answer a miss with {} or []. Silent for Redis clients, "
         "because 0 comes back from them as text.",
