@@ -26,7 +26,7 @@ from stampede_guard.audit.files.discovery import Discovery, Patterns
 from stampede_guard.audit.files.elsewhere import allowed
 from stampede_guard.audit.files.paths import common_folder, relative
 from stampede_guard.audit.files.starters import without_elected
-from stampede_guard.audit.files.uses import counted
+from stampede_guard.audit.files.uses import counted, once_per_file
 from stampede_guard.audit.finding import CONFIDENCES, plural
 from stampede_guard.audit.reports import FORMATS
 from stampede_guard.audit.reports.explain import explain, listing
@@ -295,6 +295,7 @@ def _excluded(given: argparse.Namespace, config: Config) -> tuple[Patterns, Patt
 
 
 def _write(given: argparse.Namespace, outcome: AuditResult) -> None:
+    outcome = replace(outcome, findings=once_per_file(outcome.findings))
     if given.statistics:
         _say(statistics(outcome))
     elif given.output_file is not None:

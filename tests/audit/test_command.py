@@ -319,3 +319,20 @@ def test_each_finding_has_the_address_of_its_rule(
 ) -> None:
     main([".", "--output-format", name])
     assert "docs/audit.md#sg201" in capsys.readouterr().out
+
+
+def test_keys_are_reported_once_per_file_with_their_number(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = "".join(f"def drop_{n}(redis):\n    return redis.keys('{n}:*')\n" for n in range(3))
+    (project / "app" / "main.py").write_text(source)
+    (project / "app" / "other.py").write_text("def drop(redis):\n    return redis.keys('a:*')\n")
+    _code, said = report(capsys, ".", "--select", "SG403")
+    first, second = said["findings"]  # type: ignore[misc]
+    assert (first["path"], first["line"]) == ("app/main.py", 2)
+    assert first["message"].endswith("(3 times in this file, also in line 4, 6)")
+    assert second["path"] == "app/other.py" and "times" not in second["message"]
+    main([".", "--select", "SG403", "--write-baseline", "known.json"])
+    (project / "app" / "main.py").write_text(f"{source}def more(redis):\n    return redis.keys('m:*')\n")
+    _code, said = report(capsys, ".", "--select", "SG403", "--baseline", "known.json")
+    assert [finding["line"] for finding in said["findings"]] == [8]  # type: ignore[attr-defined]

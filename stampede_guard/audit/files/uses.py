@@ -1,4 +1,4 @@
-"""How often the project uses its own unlocked decorators: the places that one fix repairs."""
+"""How often one decision is needed: uses of an unlocked decorator, and lines of a file that need the same mending."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from stampede_guard.audit.files.reading import Unreadable, read
 from stampede_guard.audit.finding import Finding
 
 CODE = "SG203"
+# KEYS instead of SCAN: whoever mends one line of a file mends all of them.
+_ONCE = frozenset(("SG403",))
+_SHOWN = 5  # lines that a message names
 # Uses without an @: a call, another name for it, a name in `__all__`.
 _OTHERWISE = (
     rb"(?<!def )\b(?:%(n)s)\b(?=\s*\(|[ ]as[ ])|^\w+[ ]*=[ ]*(?:%(n)s)[ ]*$|=[ ]*\w+\.(?:%(n)s)[ ]*$|"
@@ -60,3 +63,24 @@ def _is_unused(finding: Finding, names: set[str], known: set[str]) -> bool:
 
 def _times(count: int) -> str:
     return "used once" if count == 1 else f"used {count} times"
+
+
+def once_per_file(findings: list[Finding]) -> list[Finding]:
+    """The findings. Of those of one file that need one decision, the first stands for all and names the others."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        if finding.code in _ONCE:
+            groups.setdefault((finding.path, finding.code), []).append(finding)
+    return [
+        _for_all(group) if len(group) > 1 else finding
+        for finding in findings
+        if (group := groups.get((finding.path, finding.code), [finding]))[0] is finding
+    ]
+
+
+def _for_all(group: list[Finding]) -> Finding:
+    lines = [str(finding.line) for finding in group[1:]]
+    named = ", ".join(lines[:_SHOWN]) + (", ..." if len(lines) > _SHOWN else "")
+    return replace(
+        group[0], message=f"{group[0].message} ({len(group)} times in this file, also in line {named})"
+    )

@@ -112,6 +112,30 @@ def of_the_day(day):
         assert len(outcome.findings) == found
 
 
+@pytest.mark.parametrize(
+    ("query", "key", "found"),
+    [
+        ("list(Order.objects.filter(day=day))", "f'orders:{day}'", 0),
+        ("list(Order.objects.filter(open=True))", "'orders'", 1),
+        ("requests.get(f'https://shop/{day}').json()['orders']", "f'orders:{day}'", 1),
+        ("trino.execute(orders_of(day)).fetchall()", "f'orders:{day}'", 1),
+    ],
+)
+def test_a_falsy_miss_of_a_few_own_rows_is_not_shown(query: str, key: str, found: int) -> None:
+    source = f"""
+def orders_of_the_day(day):
+    orders = cache.get({key})
+    if not orders:
+        orders = {query}
+        cache.set({key}, orders, 60)
+    return orders
+"""
+    codes = frozenset(("SG205",))
+    for least, count in (("medium", found), ("low", 1)):
+        outcome = audit_source("x.py", source.encode(), AuditOptions(codes=codes, least=least))  # type: ignore[arg-type]
+        assert len(outcome.findings) == count
+
+
 _ROW = """
 from django.core.cache import cache
 from shop.models import Price
@@ -191,6 +215,62 @@ def user(pk):
 """
         outcome = audit_source(str(tmp_path / "shop" / "views.py"), source)
         assert [finding.code for finding in outcome.findings] == found
+
+
+_ELECTS = """
+import asyncio
+from app import redis
+
+async def get_cache(key, wait=True):
+    found = await redis.get(key)
+    if found is not None or not wait:
+        return found
+    if wait:
+        return await _wait_for(key)
+
+async def _wait_for(key):
+    if await redis.set(f"lock:{key}", "1", nx=True, ex=10):
+        return None
+    await asyncio.sleep(0.1)
+    return await get_cache(key)
+
+async def set_cache(key, value):
+    await redis.set(key, value, ex=60)
+"""
+_CALLER = """
+from .cache import get_cache, set_cache
+
+async def user(pk):
+    found = await get_cache(pk)
+    if found is None:
+        found = await db.execute(pk)
+        await set_cache(pk, found)
+    return found
+"""
+
+
+@pytest.mark.parametrize(
+    ("elects", "caller", "codes"),
+    [
+        (_ELECTS, _CALLER, []),
+        (_ELECTS, _CALLER.replace("get_cache(pk)", "get_cache(pk, wait=False)"), ["SG202"]),
+        (_ELECTS.replace(", nx=True", ""), _CALLER, ["SG202"]),
+        (_ELECTS.replace("await asyncio.sleep(0.1)", "pass"), _CALLER, ["SG202"]),
+        (
+            _ELECTS.replace("    return await get_cache(key)", "    await redis.delete(f'lock:{key}')"),
+            _CALLER,
+            ["SG202"],
+        ),
+    ],
+    ids=["waits", "told-not-to-wait", "no-lease", "no-waiting", "lease-is-freed"],
+)
+def test_an_imported_getter_that_lets_one_caller_through_is_a_lock(
+    tmp_path: Path, elects: str, caller: str, codes: list[str]
+) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "cache.py").write_text(elects, "utf-8")
+    outcome = audit_source(str(tmp_path / "shop" / "views.py"), caller.encode())
+    assert [finding.code for finding in outcome.findings] == codes
 
 
 def test_no_safe_fix_for_a_client_of_bytes() -> None:

@@ -78,7 +78,7 @@ RULE = Rule(
         unless="The server is small and used by this program only, as in a test. Management commands, and scripts "
         "that end, are not reported: a person starts them.",
         sure="High: `.keys` with a pattern, on an object that is a client by its name, its origin or the "
-        "pattern.",
+        "pattern. The report names a file once, with its number of calls; `--fix` mends each, editors show each.",
         fix="Unsafe: `keys(pattern)` becomes `scan_iter(pattern)`, collected in a list if it is not used "
         "in a loop. SCAN sees keys that appear and disappear during the scan, and may return a key "
         "twice.",
