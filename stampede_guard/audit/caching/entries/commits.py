@@ -14,6 +14,8 @@ _WRITES = frozenset(
     "save create update delete add execute bulk_create bulk_update get_or_create update_or_create add_all merge "
     "insert executemany delete_all".split()
 )
+# `pre_save` and `post_save`, `BEFORE_DELETE` and `AFTER_DELETE`, `pre_remove` of `m2m_changed`.
+_CHANGES = ("save", "delete", "add", "remove", "clear", "SAVE", "CREATE", "UPDATE", "DELETE")
 _BLOCKS = ("atomic", "transaction", "begin", "begin_nested")
 _BLOCKS_OF = ("transaction", "session", "db", "conn", "connection", "engine")
 
@@ -45,11 +47,9 @@ def _at_once(module: Module, function: Function) -> list[Deletion]:
 
 
 def _runs_before_saving(module: Module, function: Function) -> bool:
-    """A receiver of `pre_save`, or a method that `save()` calls before it saves."""
-    if "pre_save" in module.source:
-        signals = [path(signal) for node in function.node.decorator_list for signal in _signals(node)]
-        if "pre_save" in signals and not {"post_save", "post_delete"} & {*signals}:
-            return True
+    """A receiver of `pre_save` or `pre_delete`, or a method that `save()` calls before it saves."""
+    if _has_early(_signals(module, function)):
+        return True
     if function.cls is None or function.name == "save":
         return False
     for saving in module.functions_named("save"):
@@ -64,12 +64,40 @@ def _runs_before_saving(module: Module, function: Function) -> bool:
     return False
 
 
-def _signals(node: ast.expr) -> list[ast.expr]:
-    """`@receiver(pre_save, sender=Page)`, `@receiver([pre_save, post_save])`."""
-    if not isinstance(node, ast.Call) or last(path(node.func)) != "receiver" or not node.args:
-        return []
-    first = node.args[0]
-    return first.elts if isinstance(first, ast.List | ast.Tuple) else [first]
+def _has_early(signals: set[str]) -> bool:
+    """Whether one of them comes before the change, without the one that comes after it."""
+    return any(
+        before + what in signals and after + what not in signals
+        for before, after in (("pre_", "post_"), ("BEFORE_", "AFTER_"))
+        for what in _CHANGES
+    )
+
+
+def _signals(module: Module, function: Function) -> set[str]:
+    """`@receiver(pre_save, sender=Page)`, `@hook(BEFORE_DELETE)`, `pre_delete.connect(changed, sender=Page)`, and the
+    actions of `m2m_changed` that the receiver tests.
+    """
+    found: set[str] = set()
+    for node in function.node.decorator_list:
+        if isinstance(node, ast.Call) and last(path(node.func)) in ("receiver", "hook") and node.args:
+            first = node.args[0]
+            told = first.elts if isinstance(first, ast.List | ast.Tuple) else [first]
+            found |= {last(path(signal)) for signal in told}
+    if function.cls is None and function.outer is None and ".connect(" in module.source:
+        found |= {
+            last(path(call.func.value))
+            for call in module.calls_of("connect")
+            if isinstance(call.func, ast.Attribute) and call.args and path(call.args[0]) == function.name
+        }
+    if "m2m_changed" in found:
+        found |= {
+            str(node.value)
+            for compare in function.compares
+            if path(compare.left) == "action"
+            for node in ast.walk(compare.comparators[0])
+            if isinstance(node, ast.Constant)
+        }
+    return found
 
 
 def _last_commit(module: Module, function: Function) -> ast.Call | None:
@@ -94,6 +122,8 @@ def _follows(module: Module, end: ast.AST, call: ast.AST) -> bool:
     """Whether the end always comes after the deletion: it is in a block around it, and no return is between."""
     statement = module.statement(end)
     block = module.parents.get(statement)
+    while isinstance(block, ast.With | ast.AsyncWith) and not inside(call, block):
+        block = module.parents.get(block)
     around = [call, *module.up(call)]
     if block not in around:
         return False

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from stampede_guard.audit.caching.receivers import kind
 from stampede_guard.audit.source.model import Function, Module
-from stampede_guard.audit.source.words import CACHE_WORDS, is_locky, last, path, text_of, words
+from stampede_guard.audit.source.origins import origin
+from stampede_guard.audit.source.words import CACHE_WORDS, is_cachy, is_locky, last, path, text_of, words
 
 _DELETES = frozenset("delete delete_many adelete adelete_many unlink delete_pattern invalidate clear".split())
 _VERBS = frozenset("invalidate clear delete evict purge flush bust expire remove drop reset".split())
@@ -35,7 +36,7 @@ def deletions(module: Module, function: Function) -> list[Deletion]:
 
 def _deletion(module: Module, function: Function, call: ast.Call) -> Deletion | None:
     func = call.func
-    key = call.args[0] if call.args else None
+    key = call.args[0] if call.args else _key_of(call)
     if isinstance(func, ast.Attribute) and func.attr in _DELETES:
         if kind(module, func.value, function) != "cache" or (key is None and func.attr != "clear"):
             return None
@@ -43,7 +44,13 @@ def _deletion(module: Module, function: Function, call: ast.Call) -> Deletion | 
     elif isinstance(func, ast.Attribute | ast.Name):
         name = last(path(func))
         spoken = words(name)
-        if not spoken or spoken[0] not in _VERBS or CACHE_WORDS.isdisjoint(spoken) or name[:1].isupper():
+        if not spoken or spoken[0] not in _VERBS or name[:1].isupper():
+            return None
+        if CACHE_WORDS.isdisjoint(spoken) and not (
+            isinstance(func, ast.Attribute)
+            and key is not None
+            and _is_own_cache(module, func.value, function)
+        ):
             return None
         said = f"{name} {text_of(key)}"
     else:
@@ -51,6 +58,17 @@ def _deletion(module: Module, function: Function, call: ast.Call) -> Deletion | 
     if _NO_COPIES.search(said) or any(is_locky(part) for part in said.split()):
         return None
     return Deletion(call, key)
+
+
+def _key_of(call: ast.Call) -> ast.expr | None:
+    """`cache.delete(base_key=...)`."""
+    return next((k.value for k in call.keywords if k.arg is not None and k.arg.endswith("key")), None)
+
+
+def _is_own_cache(module: Module, receiver: ast.expr, function: Function) -> bool:
+    """`AccessCache(org).delete_policy(user)`: a method of the project's class for a cache."""
+    made = origin(module, receiver, function)
+    return is_cachy(last(made.removesuffix("()"))) and kind(module, receiver, function) == "cache"
 
 
 def waits(module: Module, call: ast.Call, function: Function) -> bool:

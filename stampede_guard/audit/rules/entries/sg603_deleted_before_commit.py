@@ -22,6 +22,9 @@ _COMMITS: Hint = (
     b"transaction(",
     b"begin(",
     b"pre_save",
+    b"pre_delete",
+    b"m2m_changed",
+    b"BEFORE_",
     re.compile(rb"super\(\w+, *self\)\.(?:save|delete)"),
 )
 
@@ -50,9 +53,9 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what=(
-            "An entry is deleted before `super().save()`, before the session's last `commit()`, in a `pre_save` "
-            "receiver, or "
-            "inside a transaction that also writes."
+            "An entry is deleted before `super().save()`, before the session's last `commit()`, in a receiver "
+            "of `pre_save` or `pre_delete`, of an action of `m2m_changed` that comes before the change, in a "
+            "`BEFORE_DELETE` hook, or inside a transaction that also writes."
         ),
         why=(
             "Other callers see the old row until the commit. One that misses in between stores the old value "
