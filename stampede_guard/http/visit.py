@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from stampede_guard.engine.tasks import done_within, retrieve
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, WaitTimeout
 from stampede_guard.http.answer import answer, covers, marked, reply, send_response
+from stampede_guard.http.asking import AROUND
 from stampede_guard.http.beside import learn
 from stampede_guard.http.cache import Cache
 from stampede_guard.http.direct import direct
@@ -57,7 +58,7 @@ class Visit:
     async def answer(self, *, bypassed: bool) -> None:
         cache, request = self._cache, self._request
         self._bypassed = bypassed
-        if cache.is_inside(request):
+        if AROUND.get() is not None and cache.is_inside(request):
             status = CacheStatus(forwarded="bypass", detail="inside")
             return await direct(self._app, request, self._incoming.begin(), self._send, status, cache)
         why: Forwarded = "uri-miss"
@@ -152,8 +153,7 @@ class Visit:
 
     async def _only_if_cached(self) -> None:
         """RFC 9111, 5.2.1.7."""
-        status = CacheStatus(detail="only-if-cached")
-        head = self._request.method == "HEAD"
+        status, head = CacheStatus(detail="only-if-cached"), self._request.method == "HEAD"
         text = "Nothing is stored for this request."
         await reply(self._send, 504, text, status, self._cache.settings, head=head)
 
@@ -161,7 +161,7 @@ class Visit:
         self, found: Lookup, stored: StoredResponse, age: float, detail: str | None = None
     ) -> CacheStatus:
         key = found.key if self._cache.settings.expose_key else None
-        return CacheStatus(hit=True, ttl=stored.left(age), key=key, detail=detail)
+        return CacheStatus(hit=True, ttl=math.floor(stored.lifetime - age), key=key, detail=detail)
 
     def _stores(self, found: Lookup) -> bool:
         """Whether its flight's response reaches the store."""
