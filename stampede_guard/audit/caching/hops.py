@@ -50,10 +50,10 @@ def _stores(module: Module, function: Function, call: ast.Call, read: Access) ->
     if callee is None or callee is function:
         return None
     inner = accesses_of(module, callee)
-    if any(access.what != "write" for access in inner):
+    if any(_asks_first(module, callee, access, read) for access in inner):
         return None
     for write in inner:
-        if write.value is None:
+        if write.value is None or write.what != "write":
             continue
         flow = Flow(module, callee, write)
         flow.since = None
@@ -64,6 +64,19 @@ def _stores(module: Module, function: Function, call: ast.Call, read: Access) ->
                 write.call, "write", write.receiver, write.key, write.value, callee.name, write.topic, True
             )
     return None
+
+
+def _asks_first(module: Module, callee: Function, access: Access, read: Access) -> bool:
+    """Whether the called function looks into the cache itself. To compare with what it has fetched, it may."""
+    if access.what == "write":
+        return False
+    held = {n for _n, names, value in callee.bindings if inside(access.call, value) for n in names}
+    fetched = [
+        node
+        for node, _names, value in callee.bindings
+        if position(node) < position(access.call) and calls_work(value) and not inside(access.call, value)
+    ]
+    return access.helper != read.helper or not read.helper or not held or not fetched
 
 
 def _stores_the_got(module: Module, function: Function, read: Access, write: Access) -> bool:
@@ -77,6 +90,16 @@ def _about_the_same(
     if read.receiver and read.receiver == write.receiver and not read.helper and not write.helper:
         return bool(read.key and write.key) and (
             skeleton(function, read.key[0]) == skeleton(callee, write.key[0]) != ""
+        )
+    if read.helper and not write.helper and isinstance(read.call, ast.Call):
+        getter = module.callee(read.call, function)
+        if getter is None or not write.key:
+            return False
+        return any(
+            access.what == "read"
+            and access.key
+            and skeleton(getter, access.key[0]) == skeleton(callee, write.key[0]) != ""
+            for access in accesses_of(module, getter)
         )
     if read.helper and write.helper:
         return bool(read.topic & write.topic) or not (read.topic or write.topic)
