@@ -53,7 +53,8 @@ class _First:
         self.gone.set_running_or_notify_cancel()  # no waiter can cancel it
 
 
-_lock = threading.Lock()
+# Reentrant: in one of these steps, the garbage collector may end a generator, whose `with` block leaves in this thread.
+_lock = threading.RLock()
 _inside: dict[Hashable, _First] = {}
 
 
@@ -136,7 +137,9 @@ class FillLock:
         with _lock:
             likeness = [(caller.frame == frame, caller.place == here) for caller in self._callers]
             _, last = max((alike, at) for at, alike in enumerate(likeness))
-            return self._callers.pop(last).mine
+            caller = self._callers[last]
+            self._callers.remove(caller)
+            return caller.mine
 
 
 def _leave(key: Hashable, first: _First) -> None:
@@ -177,5 +180,5 @@ def _hashable(part: object) -> Hashable:
 def _leave_the_parents() -> None:
     """The callers inside are threads of the parent."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _inside.clear()

@@ -14,6 +14,7 @@ import pytest
 from stampede_guard import fill_lock
 from stampede_guard.api import filllock
 from stampede_guard.errors import PolicyError
+from tests.support.listener import PATIENCE
 
 CALLERS = 16
 LONG = 30.0
@@ -292,3 +293,23 @@ def test_parts_that_cannot_be_hashed_are_known_by_their_text() -> None:
 def test_a_wait_must_be_a_duration(wait: object) -> None:
     with pytest.raises(PolicyError, match="wait"):
         fill_lock("ask", wait=wait)  # type: ignore[arg-type]
+
+
+def test_a_generator_that_the_collector_ends_in_a_step_of_another_caller_waits_for_nothing() -> None:
+    """The collector may run within any step, and in its thread: also in one that changes who is inside."""
+
+    def fills() -> Iterator[None]:
+        with fill_lock("kept by a generator"):
+            yield
+
+    def work() -> None:
+        running = fills()
+        next(running)
+        with filllock._lock:
+            running.close()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert filllock._inside == {}
