@@ -131,9 +131,9 @@ def test_the_sizes_are_those_of_the_benchmarks() -> None:
         "a hit, alone in its tick": r"(\d+) us alone in its tick",
         "one more hit of that tick": r"(\d+) us for each further hit",
         "a miss that is granted": r"(\d+) us for the grant",
-        "a miss that waits, or polls": r"(\d+) us per waiting process",
+        "a miss that waits, or looks again": r"(\d+) us per waiting process",
         "a value published": r"(\d+) us for the value",
-        "one more waiting process woken": r"(\d+) us per wake-up",
+        "one more waiting process told": r"(\d+) us per wake-up",
     }
     for row, pattern in rows.items():
         (measured,) = re.findall(rf"^\| {row} \| ([\d.]+) us \|$", bench, re.MULTILINE)
