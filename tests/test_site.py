@@ -139,6 +139,16 @@ def test_the_sizes_are_those_of_the_benchmarks() -> None:
         (measured,) = re.findall(rf"^\| {row} \| ([\d.]+) us \|$", bench, re.MULTILINE)
         (told,) = re.findall(pattern, page)
         assert float(measured) == pytest.approx(float(told), rel=1 / 3), row
+    alone, a_second, of_what = re.search(
+        r"(\d+) us alone in its tick.*about ([\d,]+) hits per second if each comes alone \(1 s / (\d+) us\)",
+        page,
+        re.DOTALL,
+    ).groups()
+    assert of_what == alone
+    assert int(a_second.replace(",", "")) == pytest.approx(1e6 / int(alone), rel=0.02)
+    (grown,) = re.findall(r"none: ([\d.]+) MB after 200,000 keys", page)
+    (measured,) = re.findall(r"^\| memory after 200,000 keys.*\| ([\d.]+) MB \| <= 5 MB", bench, re.MULTILINE)
+    assert float(measured) == pytest.approx(float(grown), abs=0.5)
 
 
 def test_the_site_builds_strictly_and_each_link_leads_somewhere(

@@ -91,7 +91,7 @@ async def put_under(
     runtime: Runtime, plan: Plan, name: str, value: Any, policy: Policy, ahead: PutGrant
 ) -> bool:
     """Store a value under an earlier grant. Returns whether the store keeps it. Never raises `StoreError`."""
-    body = plan.codec.encode(value)
+    body = encoded(plan.codec, value)
     try:
         kept = await publish(runtime, name, ahead.flight, ahead.grant, body, policy)
     except StoreError as error:
