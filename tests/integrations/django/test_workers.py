@@ -32,7 +32,6 @@ KINDS = {
 }
 
 
-@pytest.mark.alone(reason="eight workers must all make progress")
 @pytest.mark.parametrize("kind", KINDS)
 def test_eight_workers_compute_once_per_expiry(
     kind: str, valkey_url: str, postgres_url: str, namespace: str, tmp_path: Path

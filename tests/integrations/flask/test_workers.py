@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -25,7 +26,6 @@ KINDS = {
 }
 
 
-@pytest.mark.alone(reason="eight workers must all make progress")
 @pytest.mark.parametrize("kind", KINDS)
 def test_eight_workers_compute_once_per_expiry(
     kind: str, valkey_url: str, namespace: str, tmp_path: Path
@@ -73,15 +73,19 @@ class Fleet:
                     assert len(self.journal.computations(what)) == expiry, what
                 await asyncio.to_thread(self._expire)
             if waits_beside_work:
-                await self._wait_beside_work(client, child)
+                async with gunicorn.clients_of_each(self.port, child) as each:
+                    await self._wait_beside_work(client, each, child)
             assert {await get("left") for _ in range(gunicorn.WORKERS)} == {"0"}, "a session was left behind"
 
-    async def _wait_beside_work(self, client: httpx.AsyncClient, child: processes.Child) -> None:
+    async def _wait_beside_work(
+        self, client: httpx.AsyncClient, each: Sequence[httpx.AsyncClient], child: processes.Child
+    ) -> None:
         """All workers answer other requests while one of them computes and others wait."""
         waiting = [asyncio.ensure_future(client.get("held")) for _ in range(WAITING)]
         while not self.journal.computations("held"):  # noqa: ASYNC110 - another process writes the journal
             await asyncio.sleep(0.05)
-        await gunicorn.all_at_work(client, child)
+        answers = await asyncio.gather(*(one.get("/who") for one in each))
+        assert len({answer.text for answer in answers}) == gunicorn.WORKERS, child.last_words()
         assert not any(one.done() for one in waiting)
         self.gate.touch()
         assert {answer.text for answer in await asyncio.gather(*waiting)} == {"held"}, child.last_words()
