@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
-TEST_WORKERS ?= 6
+TEST_WORKERS ?= 10
 HERD_ARGS ?= --quick
 MODE ?= guard
 SERVE_ARGS ?=
@@ -21,8 +21,8 @@ AUDIT_ARGS ?=
 FIGURES_ARGS ?=
 APSCHEDULER4_VENV ?= .venv-apscheduler4
 
-# The tests wait more than they compute, so six run at once; those that cannot say so (`@pytest.mark.alone`). With
-# arguments of one's own they run one by one, which -x, -s and --pdb want, and on a given server, which is one for all.
+# Most tests wait more than they compute, so eight run at once; those that cannot say so (`@pytest.mark.alone`). Two more
+# workers compute, and give way to them (tests/support/computing.py). With arguments of one's own they run one by one, which -x, -s and --pdb want, and on a given server, which is one for all.
 ALL_AT_ONCE = --numprocesses=$(TEST_WORKERS) --dist=worksteal --max-worker-restart=0
 SPREAD = $(if $(PYTEST_ARGS)$(STAMPEDE_GUARD_TEST_URL),,$(ALL_AT_ONCE))
 

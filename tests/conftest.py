@@ -27,9 +27,10 @@ from bench.herd.cluster import ValkeyCluster, ValkeySentinel
 from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import ValkeyServer
 from tests.support.alone import Machine
+from tests.support.computing import FEWEST, fills, give_way
 from tests.support.fixtures import guards_on
 from tests.support.heap import Heap, collect
-from tests.support.order import dealt
+from tests.support.order import dealt, long_first
 from tests.support.preloaded import Preloaded
 from tests.support.sendable import sendable
 from tests.support.traced import Novelty, collecting, measured, without_children
@@ -55,8 +56,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # Only the workers of pytest-xdist are told of a directory; a test that runs without them has no neighbours.
     told: dict[str, Any] = getattr(config, "workerinput", {})
     if "shared" in told:
-        config.stash[_MACHINE] = Machine(Path(told["shared"]))
+        config.stash[_SHARED] = Path(told["shared"])
         config.stash[_NOVELTY] = Novelty()
+        if fills(told["workerid"], told["workercount"]):
+            give_way()
+        else:
+            config.stash[_MACHINE] = Machine(Path(told["shared"]))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -64,6 +69,16 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
     """The workers are forked where that is safe with the frameworks that they have imported."""
     if sys.platform == "linux":
         config.stash[_PRELOADED] = Preloaded(config.invocation_params.args, specs)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Where there are enough workers for some that give way. Otherwise pytest-xdist decides."""
+    if config.option.dist != "worksteal" or len(config.option.tx) < FEWEST:
+        return None
+    from tests.support.sharing import Sharing
+
+    return Sharing(config, log, config.stash[_SHARED])
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -89,14 +104,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[_HEAP].close()
     if _PRELOADED in config.stash:
         config.stash[_PRELOADED].close()
-    if _SHARED in config.stash:
+    if _SHARED in config.stash and not hasattr(config, "workerinput"):
         shutil.rmtree(config.stash[_SHARED], ignore_errors=True)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     with ExitStack() as around:
-        if _MACHINE in session.config.stash:
+        if _NOVELTY in session.config.stash:
             around.enter_context(collecting())
         # What is collected stays. The garbage collector would walk through it again and again, for a fifth of the time.
         gc.disable()
@@ -109,9 +124,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if addressed:
         # The workers of pytest-xdist would not agree on what there is to run.
         raise pytest.UsageError(f"the id of a test holds an address, give it another: {addressed[0]}")
-    if _MACHINE in config.stash:
-        told: dict[str, Any] = getattr(config, "workerinput", {})
+    told: dict[str, Any] = getattr(config, "workerinput", {})
+    if "shared" in told and told["workercount"] < FEWEST:
         items[:] = dealt(items, told["workercount"])
+    elif "shared" in told:
+        from tests.support.sharing import tell_alone
+
+        items[:] = long_first(items)
+        alone = [item.nodeid for item in items if item.get_closest_marker("alone") is not None]
+        tell_alone(config.stash[_SHARED], told["workerid"], alone)
 
 
 def pytest_collection_finish() -> None:

@@ -53,7 +53,8 @@ def executions(name: str, database: str) -> list[int]:
     environment = {**os.environ, "DATABASE_URL": database, "JOURNAL": str(journal.path)}
     server = processes.start(command, cwd=ROOT, env=environment, log=home / "log")
     try:
-        wait_until(lambda: len(journal.lines("standing")) == WORKERS, server)
+        # A worker that stands may not have told the database of its schedule yet. One that executes has.
+        wait_until(lambda: len(journal.lines("standing")) == WORKERS and counted(journal), server)
         ticks = first_ticks(journal)
         # Each worker of "before" is waited for; where one is to execute, a whole tick more is left to the others.
         wanted = WORKERS if name == "before" else 1
@@ -64,8 +65,8 @@ def executions(name: str, database: str) -> list[int]:
 
 
 def first_ticks(journal: Journal) -> list[int]:
-    """The ticks that begin when all workers stand."""
-    stood = max(float(line.what) for line in journal.lines("standing"))
+    """The ticks that begin when all workers stand, and one of them has executed."""
+    stood = max(float(line.what) for line in (*journal.lines("standing"), *journal.lines("executed")))
     first = (int(stood) // EVERY + 1) * EVERY
     return [first + EVERY * number for number in range(TICKS)]
 
@@ -74,7 +75,7 @@ def counted(journal: Journal) -> Counter[int]:
     return Counter(int(line.what) for line in journal.lines("executed"))
 
 
-def wait_until(what: Callable[[], bool], server: processes.Child) -> None:
+def wait_until(what: Callable[[], object], server: processes.Child) -> None:
     until = time.monotonic() + PATIENCE
     while not what():
         if time.monotonic() > until or not server.running:

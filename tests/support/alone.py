@@ -1,8 +1,9 @@
 """The machine, which the workers of one run share and some tests want for themselves.
 
-`make test` runs six tests at once, because most wait more than they compute. One that would fail, or prove nothing,
+`make test` runs several tests at once, because most wait more than they compute. One that would fail, or prove nothing,
 beside another is marked `@pytest.mark.alone(reason="...")`: it waits for the tests of the other workers to end, and
-theirs wait for it. The waiting is nobody's time: neither a test's duration nor its time-out counts it.
+theirs wait for it. The waiting is nobody's time: neither a test's duration nor its time-out counts it. Beside it are
+only tests of workers that give way (`computing.py`).
 """
 
 from __future__ import annotations

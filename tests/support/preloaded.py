@@ -1,7 +1,7 @@
 """The process that imports all tests once. The workers of a run are forked from it.
 
 To collect the suite takes a worker twenty seconds of computing, of which it imports for seventeen: the frameworks that
-are tested, and a thousand files of tests. Six workers would do the same six times. They share the memory, too.
+are tested, and a thousand files of tests. Ten workers would do the same ten times. They share the memory, too.
 
 A worker is what it would be after its own imports. pytest-xdist starts `worker.py` in its place, which passes on its
 streams and then waits. The worker collects anew, so it knows its own plugins, options and fixtures.

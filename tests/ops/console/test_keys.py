@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import html
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import redis.asyncio
 
+from bench.herd.valkey import ValkeyServer
 from stampede_guard import StampedeGuard
 from stampede_guard.ops.console.app import ConsoleApp
 from stampede_guard.ops.fleet import searching
@@ -24,6 +25,13 @@ from tests.support.gate import soon
 from tests.support.sessions import patient
 
 ACTIONS = ("invalidate", "invalidate_tag", "invalidate_function")
+
+
+@pytest.fixture(scope="module")
+def valkey_url() -> Iterator[str]:
+    """A server of these tests alone. How far one request looks depends on all keys of a server, whoever left them."""
+    with ValkeyServer() as server:
+        yield server.url
 
 
 @pytest.fixture
