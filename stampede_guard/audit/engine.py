@@ -49,6 +49,17 @@ class AuditOptions:
     def shows(self, finding: Finding) -> bool:
         return finding.code in self.named or confident(finding, self.least)
 
+    def graded(self, finding: Finding) -> Finding:
+        """Who selects a rule by its full code is warned of each finding, unless the rule only informs."""
+        if finding.level == "information" and finding.code in self.named and finding.code in _warning_codes():
+            return replace(finding, level="warning")
+        return finding
+
+
+@cache
+def _warning_codes() -> frozenset[str]:
+    return frozenset(rule.code for rule in all_rules() if rule.level == "warning")
+
 
 @cache
 def _rules(codes: frozenset[str] | None) -> tuple[Rule, ...]:
@@ -196,7 +207,7 @@ def _judge(outcome: AuditResult, path: str, data: bytes, options: AuditOptions) 
     # A finding with too low a confidence to be shown still needs its suppression, for runs that show it.
     left = [finding for finding in found if not suppressions.covers(finding)]
     outcome.suppressed = len(found) - len(left)
-    outcome.findings = [finding for finding in left if options.shows(finding)]
+    outcome.findings = [options.graded(finding) for finding in left if options.shows(finding)]
     outcome.findings += _unused(path, suppressions, options)
     if results is not None:
         results.store(key, outcome.findings, outcome.suppressed, followed)

@@ -36,6 +36,8 @@ class Violation:
     message: str
     confidence: Confidence | None = None
     scope: Scope | None = None
+    # None: that of the rule.
+    level: Level | None = None
     function: str = ""
     cost: tuple[str, ...] = ()
     # More places of the same fault in the same function; a fix mends them, too.
@@ -104,7 +106,7 @@ class Rule:
                     message=hit.message,
                     confidence=hit.confidence or self.confidence,
                     scope=hit.scope or self.scope,
-                    level=self.level,
+                    level=hit.level or self.level,
                     fixable=plan is not None and plan.safety == "safe",
                     fix=plan.safety if plan is not None else None,
                     fix_reasons=plan.reasons if plan is not None else (),

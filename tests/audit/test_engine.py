@@ -18,10 +18,10 @@ from stampede_guard.audit.engine import AuditOptions
 from stampede_guard.audit.files.discovery import Discovery
 
 FILL = b"""
-def rates(cache):
+def rates(cache, request):
     found = cache.get("rates")
     if found is None:
-        found = load_rates()
+        found = api_client.load_rates()
         cache.set("rates", found)
     return found
 """

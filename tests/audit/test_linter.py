@@ -22,7 +22,7 @@ from stampede_guard.audit.files.linear import LinearPattern
 from tests.audit.test_engine import FILL, lay
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-KEYS = b'def names(redis):\n    return redis.keys("user:*")\n'
+KEYS = b'def names(redis, request):\n    return redis.keys("user:*")\n'
 Report = Callable[..., tuple[int, dict[str, Any]]]
 
 

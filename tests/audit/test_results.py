@@ -35,7 +35,8 @@ def run(place: Path, kept: Path, **options: object) -> AuditResult:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    made = tmp_path / "fill.py"
+    made = tmp_path / "shop" / "app" / "fill.py"
+    made.parent.mkdir(parents=True)
     made.write_text(FILL, "utf-8")
     return made
 

@@ -40,12 +40,12 @@ def calls_work(node: ast.AST, free: Collection[ast.AST] = ()) -> bool:
     for inner in ast.walk(node):
         if isinstance(inner, ast.Await) and inner.value not in free:
             return True
-        if isinstance(inner, ast.Call) and inner not in free and _is_work(inner):
+        if isinstance(inner, ast.Call) and inner not in free and is_work(inner):
             return True
     return False
 
 
-def _is_work(call: ast.Call) -> bool:
+def is_work(call: ast.Call) -> bool:
     dotted = path(call.func)
     name = last(dotted)
     if name == "encode" and any(not isinstance(argument, ast.Constant) for argument in call.args):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.judging.cost import cost
+from stampede_guard.audit.caching.judging.worth import level_of
 from stampede_guard.audit.caching.reexported import HINTS, library_decorations
 from stampede_guard.audit.finding import Confidence, Scope
 from stampede_guard.audit.fixes.decorators import cashews
@@ -25,6 +26,7 @@ def check(module: Module) -> Iterator[Violation]:
             message=f"cashews: {why} for {decoration.function.name}()",
             confidence=confidence,
             scope=scope,
+            level=level_of(module, decoration.function),
             function=decoration.function.name,
             cost=cost(decoration.function.node),
         )
@@ -68,7 +70,8 @@ RULE = Rule(
         example='@cache(ttl="10m")\nasync def rates(): ...',
         instead='@cache(ttl="10m", lock=True)   # or @locked_cache(ttl=600)',
         unless="The program has one process.",
-        sure="Medium, high for `protected=False`. An import from the project's own files is followed.",
+        sure="Medium, high for `protected=False`. An import from the project's own files is followed. "
+        "A warning if a miss is much work: see SG201, else information.",
         fix='Safe: `@cache(ttl="5m")` becomes `@locked_cache(ttl=300)` if parameters and result are '
         "declared as Python's own types. Unsafe with a key template, condition, prefix or tags. None "
         "for `early`, `soft`, `hit` and `failover`, which are different strategies.",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.judging.cost import cost
+from stampede_guard.audit.caching.judging.worth import level_of
 from stampede_guard.audit.finding import Confidence
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import Decoration, applied, decorations, receiver_text
@@ -46,6 +47,7 @@ def check(module: Module) -> Iterator[Violation]:
                 message=f"Flask-Caching's {decoration.tail} has no lock: concurrent misses of "
                 f"{decoration.function.name}() all compute",
                 confidence=confidence,
+                level=level_of(module, decoration.function),
                 function=decoration.function.name,
                 cost=cost(decoration.function.node),
             )
@@ -59,6 +61,7 @@ def check(module: Module) -> Iterator[Violation]:
                 message=f"Flask-Caching's {decoration.tail} has no lock: concurrent misses of what it wraps "
                 "all compute",
                 confidence=confidence,
+                level=level_of(module, decoration.function),
                 function=decoration.function.name,
             )
 
@@ -89,7 +92,8 @@ RULE = Rule(
         example='@app.route("/report")\n@cache.cached(timeout=300)\ndef report(): ...',
         instead='@app.route("/report")\n@locked_cache(ttl=300)\ndef report(): ...',
         unless="The view is cheap, or one thread of one process serves it.",
-        sure="High if the cache is created in the same file, medium if it is imported from the project.",
+        sure="High if the cache is created in the same file, medium if it is imported from the project. "
+        "A warning if a miss is much work: see SG201, else information.",
         fix="No automatic fix: a view's key is its path. The view returns a response or rendered "
         "text, whose type is not declared.",
     ),

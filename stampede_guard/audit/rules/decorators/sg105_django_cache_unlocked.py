@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.judging.cost import cost
+from stampede_guard.audit.caching.judging.worth import level_of
 from stampede_guard.audit.caching.reexported import library_name
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import decorations
@@ -45,6 +46,7 @@ def check(module: Module) -> Iterator[Violation]:
             if _is_static(decoration.function):
                 continue
             yield _hit(
+                module,
                 decoration.node,
                 f"cache_page has no lock: concurrent misses of {decoration.function.name}() all render",
                 decoration.function,
@@ -55,7 +57,13 @@ def check(module: Module) -> Iterator[Violation]:
         name = last(module.resolve(call.func))  # it may be imported under another name
         function = module.owners.get(call)
         if name == "cache_page" and call not in decorated and "django" in module.resolve(call.func):
-            yield _hit(call, "cache_page has no lock: concurrent misses of this view all render", function)
+            yield _hit(
+                module,
+                call,
+                "cache_page has no lock: concurrent misses of this view all render",
+                function,
+                seen=False,
+            )
         elif (
             name in ("get_or_set", "aget_or_set")
             and _is_django(module, call, function)
@@ -63,7 +71,10 @@ def check(module: Module) -> Iterator[Violation]:
             and not (function is not None and function.name == name)  # it only passes the default on
         ):
             yield _hit(
-                call, f"{name} has no lock: callers that miss together all compute the default", function
+                module,
+                call,
+                f"{name} has no lock: callers that miss together all compute the default",
+                function,
             )
 
 
@@ -75,10 +86,14 @@ def _is_static(function: Function) -> bool:
     )
 
 
-def _hit(node: ast.AST, message: str, function: Function | None) -> Violation:
+def _hit(
+    module: Module, node: ast.AST, message: str, function: Function | None, *, seen: bool = True
+) -> Violation:
+    """`seen` is False if the function is not what is cached: it only calls `cache_page(60)(view)`."""
     return Violation(
         node=node,
         message=message,
+        level=level_of(module, function if seen else None),
         function=function.name if function else "",
         cost=cost(function.node) if function else (),
     )
@@ -147,7 +162,8 @@ RULE = Rule(
         unless="The default is a constant (not reported), or cheap. The file names "
         "`stampede_guard.integrations.django` (not reported). If only the settings name that backend, "
         "turn the rule off.",
-        sure="High: Django's cache has no lock in any back end of its own.",
+        sure="High: Django's cache has no lock in any back end of its own. "
+        "A warning if a miss is much work: see SG201, else information.",
         fix="No automatic fix: `cache_page` caches responses, and the computation of "
         "`get_or_set` stays where its key is built.",
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.judging.cost import cost
+from stampede_guard.audit.caching.judging.worth import level_of
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import Decoration, decorations
 from stampede_guard.audit.source.model import Module
@@ -27,6 +28,7 @@ def check(module: Module) -> Iterator[Violation]:
             node=decoration.node,
             message=f"{_what(decoration)}: threads that miss {decoration.function.name}() together all compute; "
             "condition= makes one compute",
+            level=level_of(module, decoration.function),
             function=decoration.function.name,
             cost=cost(decoration.function.node),
         )
@@ -55,7 +57,8 @@ RULE = Rule(
         instead="@cached(TTLCache(1024, 60), condition=Condition())\ndef public_key(kid): ...",
         unless="One thread calls it. `lru_cache` of the standard library is not reported: it is for pure "
         "functions.",
-        sure="High: the import says which decorator it is.",
+        sure="High: the import says which decorator it is. "
+        "A warning if a miss is much work: see SG201, else information.",
         fix="No automatic fix: `condition=` needs a recent version of cachetools, and the file "
         "does not show which one is installed.",
     ),

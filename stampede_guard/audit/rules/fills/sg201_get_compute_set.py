@@ -8,6 +8,7 @@ from stampede_guard.audit.caching import threaded
 from stampede_guard.audit.caching.fills import Fill, fills, owned_name, what_is_cached
 from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.caching.judging.rows import asks_for_one_row
+from stampede_guard.audit.caching.judging.worth import level_of
 from stampede_guard.audit.finding import Confidence
 from stampede_guard.audit.fixes.around import or_by_fill_lock
 from stampede_guard.audit.fixes.handwritten import by_decorator
@@ -27,6 +28,7 @@ def check(module: Module) -> Iterator[Violation]:
             message=f"{what_is_cached(fill.function)} reads the cache, computes on a miss and stores the result "
             "with no lock: every caller that misses at the same time computes too",
             confidence=_sure(module, fill),
+            level=level_of(module, fill.function, fill.read.key, fill.write.call),
             function=owned_name(fill.function),
             cost=cost(fill.function.node),
         )
@@ -37,6 +39,7 @@ def check(module: Module) -> Iterator[Violation]:
                 message=f"{what_is_cached(function)} looks into its dict, computes on a miss and stores the result: "
                 "threads that miss at the same time compute too",
                 confidence="medium",
+                level=level_of(module, function),
                 function=owned_name(function),
                 cost=cost(function.node),
             )
@@ -80,7 +83,12 @@ RULE = Rule(
         "fills true but trivial. "
         "Counters, flags, read-modify-write and values that were passed in are left out. Medium also for a dict of "
         "the process in a plain function, if threads use it under a lock that is free while they compute, or if "
-        "its entries expire and a request or a query makes them.",
+        "its entries expire and a request or a query makes them. "
+        "A warning if a miss is much work that many wait for, else information. These count for it: eight calls or "
+        "more that do work, also in functions of the file that it calls (twelve of its own count twice); a view, a "
+        "route, or a place for them by the name of the file; three awaits, or five queries; an aggregate, a "
+        "request or a model. These count against it: a single query, one row, a key with a user, a lifetime of a "
+        "day, a place for tasks, commands or administrators. From two points on it is a warning.",
         fix="Unsafe: if the function consists of get, test, computation, set and return, and declares a result of "
         "Python's own types, it keeps its computation and gets `@locked_cache`. Not if it calls something on a hit, "
         "too, for example a check of permissions. If its key consists of "

@@ -8,6 +8,7 @@ from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
 from stampede_guard.audit.caching.hops import own_fills, split_fills
 from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.caching.judging.rows import asks_for_one_row
+from stampede_guard.audit.caching.judging.worth import level_of
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
@@ -23,6 +24,7 @@ def check(module: Module) -> Iterator[Violation]:
             message=f"{what_is_cached(fill.function)} gets, computes on a miss and sets through {through} with no "
             "lock: every caller that misses at the same time computes too",
             confidence="low" if asks_for_one_row(module, fill.function, fill.read, fill.write) else "medium",
+            level=level_of(module, fill.function, fill.read.key, fill.write.call),
             function=owned_name(fill.function),
             cost=cost(fill.function.node),
         )
@@ -49,7 +51,8 @@ RULE = Rule(
         "show it, or suppress the finding on that line.",
         sure="Medium: the helpers are judged by their names and, if they are in the same file, by their "
         "code, whatever they are called. Low, and so not shown by default, if one query for one row is all that "
-        "a miss costs: see SG201.",
+        "a miss costs: see SG201. "
+        "Warning or information: see SG201, too.",
         fix="No automatic fix: the helpers are in other files, or have other callers. You must "
         "decide which of them to remove.",
     ),

@@ -11,6 +11,7 @@ from stampede_guard.audit.caching.flow import Flow
 from stampede_guard.audit.caching.imported import followed_function
 from stampede_guard.audit.caching.judging.cost import is_cheap_if_empty
 from stampede_guard.audit.caching.judging.truth import truth
+from stampede_guard.audit.caching.judging.worth import level_of
 from stampede_guard.audit.fixes.expressions import asks_for_none
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
@@ -40,6 +41,7 @@ def check(module: Module) -> Iterator[Violation]:
                 confidence="low" if falsy == "unknown" or cheap else "medium",
                 message=f"{what_is_cached(fill.function)} treats 0, '' or an empty list as a miss "
                 "and computes it every time: test `is None`",
+                level=level_of(module, fill.function, fill.read.key, fill.write.call),
                 function=owned_name(fill.function),
             )
 
@@ -129,7 +131,8 @@ RULE = Rule(
         unless="A falsy value never occurs.",
         sure="Medium if the value is a number, a collection or an answer to a question, as far as its code or "
         "name shows; else low. Low also if a miss only asks the own database for rows of something that the key "
-        "names: an empty answer then costs little. Silent if it cannot be falsy: the write is under a test of the "
+        "names: an empty answer then costs little. "
+        "Warning or information: see SG201. Silent if it cannot be falsy: the write is under a test of the "
         "value, an empty value returns or raises before it, or it is an object, serialised text, a literal with "
         "contents, a token, or a value of which a constant part is read in each case. Silent for "
         "`hgetall` and its like, which answer a miss with {} or []. Silent for Redis clients, "

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from stampede_guard.audit.caching.judging.worth import serves
 from stampede_guard.audit.caching.receivers import kind
 from stampede_guard.audit.fixes.expressions import scan
 from stampede_guard.audit.rule import Documentation, Rule, Violation
@@ -25,6 +26,7 @@ def check(module: Module) -> Iterator[Violation]:
                 node=call,
                 message="KEYS walks the whole keyspace in one step and blocks every other client: "
                 "SCAN does not",
+                level="warning" if function is not None and serves(module, function) else "information",
                 function=function.name if function else "",
             )
 
@@ -78,7 +80,9 @@ RULE = Rule(
         unless="The server is small and used by this program only, as in a test. Management commands, and scripts "
         "that end, are not reported: a person starts them.",
         sure="High: `.keys` with a pattern, on an object that is a client by its name, its origin or the "
-        "pattern. The report names a file once, with its number of calls; `--fix` mends each, editors show each.",
+        "pattern. The report names a file once, with its number of calls; `--fix` mends each, editors show each. "
+        "A warning where requests wait for it, by the names of the file and its folders, "
+        "a route or a parameter `request`; else information.",
         fix="Unsafe: `keys(pattern)` becomes `scan_iter(pattern)`, collected in a list if it is not used "
         "in a loop. SCAN sees keys that appear and disappear during the scan, and may return a key "
         "twice.",
