@@ -101,7 +101,7 @@ class Recorder:
 
 
 if "HERD_REQUESTS" in os.environ:
-    recorder = Recorder(Path(os.environ["HERD_REQUESTS"]).open("w"))  # noqa: SIM115 - open until Locust quits
+    recorder = Recorder(Path(os.environ["HERD_REQUESTS"]).open("w", buffering=1))  # noqa: SIM115 - until Locust quits
     for event, listener in (
         (events.request, recorder.request),
         (events.spawning_complete, recorder.ramped),

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -20,9 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 180.0
 
 
-@pytest.fixture(scope="module")
+@contextmanager
 def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The service in mode `guard` with two workers, and its address."""
+    """The service in mode `guard` with two workers, and the address that it prints."""
     command = [sys.executable, "-m", "bench.herd.serve", "--workers", "2", "--port", "0"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
@@ -40,39 +41,50 @@ def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.wait(PATIENCE)
 
 
-def locust(url: str, directory: Path, *options: str, **environment: str) -> list[dict[str, object]]:
-    """The requests of a short run."""
-    records = directory / "requests.jsonl"
-    subprocess.run(
+def statuses_that_users_see(url: str, *options: str, **environment: str) -> set[int]:
+    """In a run that ends after four requests."""
+    read_end, write_end = os.pipe()
+    process = subprocess.Popen(
         [
             *(sys.executable, "-m", "locust", "-f", ROOT / "bench" / "locustfile.py", "--host", url),
-            *("--headless", "--users", "4", "--spawn-rate", "4", "--run-time", "9s", "--only-summary"),
+            *("--headless", "--users", "4", "--spawn-rate", "4", "--only-summary"),
             *("--exit-code-on-error", "0", *options),
         ],
-        env={**os.environ, "HERD_REQUESTS": str(records), **environment},
-        check=True,
-        capture_output=True,
-        timeout=PATIENCE,
+        env={**os.environ, "HERD_REQUESTS": f"/dev/fd/{write_end}", **environment},
+        pass_fds=[write_end],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
-    return [json.loads(line) for line in records.read_text().splitlines()]
+    os.close(write_end)
+    seen: list[int] = []
+    try:
+        with open(read_end) as lines:
+            for record in map(json.loads, lines):
+                if "status" in record:
+                    seen.append(record["status"])
+                    if len(seen) == 4:
+                        process.terminate()
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert len(seen) >= 4
+    return set(seen)
 
 
-@pytest.mark.parametrize("by", ["option", "environment"])
-def test_the_users_ask_for_the_path_that_is_given(
-    served: tuple[subprocess.Popen[str], str], tmp_path: Path, by: str
-) -> None:
-    _, url = served
-    given = {"HERD_PATH": "/absent", "HERD_PERIOD": "0.3"} if by == "environment" else {}
-    options = () if by == "environment" else ("--path", "/quality?project=2", "--period", "0.3")
-    requests = [record for record in locust(url, tmp_path, *options, **given) if "status" in record]
-    assert len(requests) >= 4
-    assert {record["status"] for record in requests} == {404 if by == "environment" else 200}
-
-
-def test_the_address_that_is_printed_answers(served: tuple[subprocess.Popen[str], str]) -> None:
-    _, url = served
-    with urllib.request.urlopen(f"{url}/quality?project=1", timeout=PATIENCE) as response:
-        assert json.load(response)
+def test_the_service_answers_at_its_address_and_an_interrupt_stops_servers_and_workers() -> None:
+    with served() as (process, url):
+        with urllib.request.urlopen(f"{url}/quality?project=1", timeout=PATIENCE) as response:
+            assert json.load(response)
+        # The users ask for the path that is given.
+        options = ("--path", "/quality?project=2", "--period", "0.3")
+        assert statuses_that_users_see(url, *options) == {200}
+        assert statuses_that_users_see(url, HERD_PATH="/absent", HERD_PERIOD="0.3") == {404}
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) >= 4
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        assert psutil.wait_procs(children, timeout=PATIENCE)[1] == []
 
 
 def test_a_port_that_is_taken_is_an_error_and_not_half_of_the_requests() -> None:
@@ -88,12 +100,3 @@ def test_a_port_that_is_taken_is_an_error_and_not_half_of_the_requests() -> None
         )
         with pytest.raises(OSError, match="in use"):
             Fleet(settings, 2, port=other.getsockname()[1]).start()
-
-
-def test_an_interrupt_stops_servers_and_workers(served: tuple[subprocess.Popen[str], str]) -> None:
-    process, _ = served
-    children = psutil.Process(process.pid).children(recursive=True)
-    assert len(children) >= 4
-    process.send_signal(signal.SIGINT)
-    assert process.wait(PATIENCE) == 0
-    assert psutil.wait_procs(children, timeout=PATIENCE)[1] == []
