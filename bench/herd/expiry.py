@@ -18,11 +18,14 @@ __all__ = ["record_expiry"]
 
 USERS = 80
 TRIES = 3
+LOOKS = 20
+"""At what the workers tell, in each try."""
 
 
 async def record_expiry(redis_url: str, namespace: str, fleet: Fleet, ttl: float) -> HerdStory | None:
     """The herd with the most workers of a few expiries. None if nobody told of one."""
     found: list[HerdStory] = []
+    told: list[HerdStory] = []
     async with (
         console_at(redis_url) as console,
         session_at(redis_url) as session,
@@ -33,8 +36,12 @@ async def record_expiry(redis_url: str, namespace: str, fleet: Fleet, ttl: float
             await asyncio.sleep(ttl + 0.5)
             await asyncio.gather(*(_ask(fleet.url) for _ in range(USERS)))
             # Each worker publishes once in a slot.
-            await asyncio.sleep(2 * WATCHED.seconds)
-            found += [herd for herd in herds(await watch.herd_lines(most=2000)) if herd.stored]
+            for _ in range(LOOKS):
+                await asyncio.sleep(2 * WATCHED.seconds / LOOKS)
+                told = [herd for herd in herds(await watch.herd_lines(most=2000)) if herd.stored]
+                if any(len(herd.lanes) == fleet.size and herd.callers == USERS for herd in told):
+                    break
+            found += told
             if any(len(herd.lanes) == fleet.size for herd in found):
                 break
     return max(found, key=lambda herd: (len(herd.lanes), herd.callers), default=None)
