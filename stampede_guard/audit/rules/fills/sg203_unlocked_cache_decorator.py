@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.fills import fills
-from stampede_guard.audit.caching.hops import own_fills
+from stampede_guard.audit.caching.hops import own_fills, unlocked_uses
+from stampede_guard.audit.caching.judging.cost import cost
+from stampede_guard.audit.caching.judging.worth import level_of
 from stampede_guard.audit.fixes.around import or_by_fill_lock
 from stampede_guard.audit.fixes.handwritten import of_the_definition
-from stampede_guard.audit.prefilter import STORES
+from stampede_guard.audit.prefilter import STORES, Hint
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
+
+# `@cached_view(60)`, or on a line of its own in `@method_decorator(...)`.
+_USES: Hint = (
+    re.compile(rb"@(?!lru_cache|cached_property|cache\b)\w*[cC]ache"),
+    re.compile(rb"@method_decorator\(\s*\w*[cC]ache"),
+)
 
 
 def check(module: Module) -> Iterator[Violation]:
@@ -27,17 +36,28 @@ def check(module: Module) -> Iterator[Violation]:
             confidence="high" if fill.sure else "medium",
             function=fill.decorator.name,
         )
+    for decoration, name in unlocked_uses(module):
+        # The definition is reported once, so only the uses that cost much are.
+        if level_of(module, decoration.function) == "warning":
+            yield Violation(
+                node=decoration.node,
+                message=f"{decoration.function.name}() is behind {name} of the project, which has no lock: "
+                "callers that miss together all compute",
+                confidence="medium",
+                function=decoration.function.name,
+                cost=cost(decoration.function.node),
+            )
 
 
 RULE = Rule(
     code="SG203",
     name="unlocked-cache-decorator",
     summary="a decorator of the project gets, computes and sets without a lock: the definition is "
-    "reported once, with its number of uses",
+    "reported once, and each use that costs much",
     confidence="high",
     scope="process",
     hints=(STORES,),
-    near=lambda text: text.traces.may_fill or text.traces.may_fill_by_own,
+    near=lambda text: text.traces.may_fill or text.traces.may_fill_by_own or text.has_any(_USES),
     check=check,
     fix=or_by_fill_lock(of_the_definition),
     fixes=("unsafe",),
@@ -51,7 +71,8 @@ RULE = Rule(
         "            return value\n        return wrapper\n    return decorate",
         instead="from stampede_guard import locked_cache   # @locked_cache(ttl=300) in its place",
         unless="All functions that it decorates are cheap.",
-        sure="High if the object is known to be a cache, else medium.",
+        sure="High if the object is known to be a cache, else medium. Medium for uses, in this file or in others: the "
+        "decorator's name must say cache. They are reported if a miss of the function is a warning by SG201's facts.",
         fix="Unsafe: the inner wrapper is removed, and the decorator returns `locked_cache(ttl=...)(function)`. "
         "This fixes all its uses at once. Their keys change, and every parameter must be a valid key part. If "
         "the decorator stores no JSON, does more than that, or has parameters of its own, `with "
