@@ -162,6 +162,10 @@ def test_a_program_that_cannot_be_imported_is_one_sentence(
     (tmp_path / "wrong_program.py").write_text(text)
     found = operator.run("jobs", "run", "wrong_program:jobs", "sync", PYTHONPATH=str(tmp_path))
     assert (found.code, found.err.count("\n"), told in found.err) == (2, 1, True), found.err
+
+
+def test_a_program_that_is_named_by_dots_is_no_traceback(operator: Operator, tmp_path: Path) -> None:
+    (tmp_path / "wrong_program.py").write_text("jobs = None")
     found = operator.run("jobs", "run", "..wrong_program:jobs", "sync", PYTHONPATH=str(tmp_path))
     assert (found.code, "Traceback" in found.err) == (2, False)
 
