@@ -22,7 +22,14 @@ WHAT = ("helper", "page")
 KINDS = {
     "sync": ["--worker-class", "sync", "--preload"],
     "gthread": ["--worker-class", "gthread", "--threads", "8", "--preload"],
-    "gevent": ["--worker-class", "gevent"],
+    # As gunicorn advises: the settings replace the modules before the application is imported.
+    "gevent": [
+        "--worker-class",
+        "gevent",
+        "--preload",
+        "--config",
+        "python:tests.integrations.flask.greenlets",
+    ],
 }
 
 
