@@ -53,6 +53,17 @@ def pytest_configure(config: pytest.Config) -> None:
         # A shell has what it begins in the background ignore it, and all that is begun by that: no test of it would do.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[_HEAP] = Heap()
+    _join(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_worker_begins(session: pytest.Session) -> None:
+    """A worker that was forked with what is collected (tests/support/collected.py)."""
+    _join(session.config)
+    _put_in_order(session.config, session.items)
+
+
+def _join(config: pytest.Config) -> None:
     # Only the workers of pytest-xdist are told of a directory; a test that runs without them has no neighbours.
     told: dict[str, Any] = getattr(config, "workerinput", {})
     if "shared" in told:
@@ -68,7 +79,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
     """The workers are forked where that is safe with the frameworks that they have imported."""
     if sys.platform == "linux":
-        config.stash[_PRELOADED] = Preloaded(config.invocation_params.args, specs)
+        config.stash[_PRELOADED] = preloaded = Preloaded(config.invocation_params.args, specs)
+        config.pluginmanager.register(preloaded)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -124,6 +136,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if addressed:
         # The workers of pytest-xdist would not agree on what there is to run.
         raise pytest.UsageError(f"the id of a test holds an address, give it another: {addressed[0]}")
+    _put_in_order(config, items)
+
+
+def _put_in_order(config: pytest.Config, items: list[pytest.Item]) -> None:
     told: dict[str, Any] = getattr(config, "workerinput", {})
     if "shared" in told and told["workercount"] < FEWEST:
         items[:] = dealt(items, told["workercount"])
