@@ -14,8 +14,8 @@ OF_ONE_MORE_ID_OF_A_BATCH = 11
 """Raise these only for a reason. `OF_ONE_MORE_IN_A_HERD` is paid by each of the fifty callers of a burst."""
 HERD = 20
 ROUNDS = 12
-"""Of a guard; the shortest counts. In the first ones, the connection of renewals may still be opening. On a busy machine,
-answers that come together elsewhere come one by one, and each calls functions of its own."""
+"""Of a guard; the shortest counts. In the first ones, the connection of renewals may still be opening. On a busy
+machine, answers that come together elsewhere come one by one, and each calls functions of its own."""
 
 
 async def _functions_of_a_herd(url: str, namespace: str, callers: int) -> list[str]:
