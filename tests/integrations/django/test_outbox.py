@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -21,15 +23,17 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Site:
-    def __init__(self, server: str, store: str, namespace: str) -> None:
-        name = "outbox_" + "".join(sign if sign.isalnum() else "_" for sign in namespace.lower())[-40:]
+    """It has a database of its own, which is a copy of `template`."""
+
+    def __init__(self, server: str, store: str, namespace: str, template: str = "template1") -> None:
+        self.name = "outbox_" + "".join(sign if sign.isalnum() else "_" for sign in namespace.lower())[-40:]
         with psycopg.connect(server, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
-        self.database = server.rsplit("/", 1)[0] + f"/{name}"
+            connection.execute(f"CREATE DATABASE {self.name} TEMPLATE {template}")
+        self.database = server.rsplit("/", 1)[0] + f"/{self.name}"
         self.environment = {
             **os.environ, "SHOP_DATABASE": self.database, "SHOP_URL": store, "SHOP_NAMESPACE": namespace,
         }  # fmt: skip
-        self.run("migrate")
+        self._connection: psycopg.Connection[Any] | None = None
 
     def command(self, *role: object) -> list[str]:
         return [sys.executable, "-m", "tests.integrations.django.shop.outboxed", *map(str, role)]
@@ -58,13 +62,27 @@ class Site:
                 process.kill()
 
     def count(self, query: str = "SELECT count(*) FROM stampede_guard_django_outbox") -> int:
-        with psycopg.connect(self.database) as connection:
-            return int(connection.execute(query).fetchone()[0])  # type: ignore[call-overload, index]
+        if self._connection is None:
+            self._connection = psycopg.connect(self.database, autocommit=True)
+        return int(self._connection.execute(query).fetchone()[0])  # type: ignore[index]
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+@pytest.fixture(scope="module")
+def migrated(postgres_url: str, valkey_url: str) -> str:
+    """The name of a database in which a site's tables are."""
+    site = Site(postgres_url, valkey_url, uuid.uuid4().hex)
+    site.run("migrate")
+    return site.name
 
 
 @pytest.fixture
-def shop(postgres_url: str, valkey_url: str, namespace: str) -> Site:
-    return Site(postgres_url, valkey_url, namespace)
+def shop(postgres_url: str, valkey_url: str, namespace: str, migrated: str) -> Iterator[Site]:
+    with closing(Site(postgres_url, valkey_url, namespace, migrated)) as site:
+        yield site
 
 
 @pytest.fixture
@@ -131,12 +149,14 @@ def test_two_relays_share_many_rows_and_a_stuck_row_stops_none(shop: Site) -> No
     assert shop.run("stuck") == ["1 rows delivered", "1"]
 
 
-def test_rows_stay_while_redis_is_away(postgres_url: str, own_valkey: ValkeyServer, namespace: str) -> None:
-    shop = Site(postgres_url, own_valkey.url, namespace)
+def test_rows_stay_while_redis_is_away(
+    postgres_url: str, own_valkey: ValkeyServer, namespace: str, migrated: str
+) -> None:
     own_valkey.kill()
-    shop.run("write", 3)
-    assert shop.run("once") == ["0 rows delivered"]
-    assert shop.count() == 3
+    with closing(Site(postgres_url, own_valkey.url, namespace, migrated)) as shop:
+        shop.run("write", 3)
+        assert shop.run("once") == ["0 rows delivered"]
+        assert shop.count() == 3
 
 
 def eventually(condition: Callable[[], object]) -> None:
