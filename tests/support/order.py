@@ -26,15 +26,15 @@ LONG = (
     "tests/chaos/",
     "tests/bench/test_scale.py",
     "tests/bench/test_serve.py",
-    "tests/audit/test_audited_app.py",
+    "tests/audit/test_audited_app.py::test_forty_callers",
     "tests/test_example",
-    "tests/test_site.py",
+    "tests/test_site.py::test_the_site_builds",
     "tests/test_ten_minutes.py",
     "tests/engine/test_flood.py",
     "tests/traps/test_http_sweep.py",
     "tests/traps/test_leases_crowds.py",
 )
-"""Most tests in these take seconds."""
+"""Most tests in these take seconds. What several tests of a file share is made again by each worker that takes one."""
 
 EARLY = (
     "tests/chaos/",
