@@ -8,8 +8,8 @@ dependencies that pyproject.toml allows: a floor that nobody stands on is a gues
 test failed anywhere, 0 otherwise; an interpreter that is not here is listed as NOT RUN and is no failure.
 
 `--tenth` runs a fixed tenth of the whole suite (`tests.support.tenth`) on each further interpreter, that is not on the
-running one, for at most twenty minutes each. One that cannot be installed is NOT RUN, too. `--ready` only makes their
-environments.
+running one, all at once and for at most twenty minutes. One that cannot be installed is NOT RUN, too. `--ready` only
+makes their environments.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
@@ -43,6 +44,7 @@ TENTH = [
     "tests",
 ]
 LONGEST = 1_200.0  # seconds for a tenth: some minutes on a quiet machine
+_started: list[subprocess.Popen[str]] = []
 
 
 def main() -> int:
@@ -69,6 +71,7 @@ def tenths(*, install_only: bool) -> int:
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     further = tuple(version for version in SUPPORTED if version != here)
     results: dict[str, str] = {}
+    environments: dict[str, str] = {}
     for version in further:
         if (path := interpreter(version)) is None:
             continue
@@ -77,10 +80,17 @@ def tenths(*, install_only: bool) -> int:
         except subprocess.CalledProcessError as error:
             results[version] = f"NOT RUN: it cannot be installed: {error}"
             continue
-        if install_only:
-            results[version] = "ready"
-        else:
-            results[version] = bounded(ours, TENTH, seconds=LONGEST)
+        results[version] = "ready"
+        environments[version] = ours
+    if environments and not install_only:
+        # All at once: two workers of one wait for most of the time.
+        with ThreadPoolExecutor(len(environments)) as pool:
+            try:
+                closing = pool.map(lambda ours: bounded(ours, TENTH, seconds=LONGEST), environments.values())
+                results.update(zip(environments, closing, strict=True))
+            except BaseException:
+                break_off()  # the pool waits for them
+                raise
     print("\n" + "\n".join(summary(results, further)))
     return int(any(line.startswith("FAILED") for line in results.values()))
 
@@ -137,6 +147,7 @@ def bounded(python: str, arguments: list[str], *, seconds: float) -> str:
         with subprocess.Popen(
             command, cwd=ROOT, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
         ) as tested:
+            _started.append(tested)
             try:
                 status: int | None = tested.wait(seconds)
             except BaseException as error:
@@ -151,6 +162,13 @@ def bounded(python: str, arguments: list[str], *, seconds: float) -> str:
     if status is None:
         return f"FAILED: broken off after {seconds:g} s"
     return closing if status == 0 else f"FAILED ({status}): {closing}"
+
+
+def break_off() -> None:
+    """End every run of `bounded` that is under way."""
+    for tested in _started:
+        if tested.poll() is None:
+            os.killpg(tested.pid, signal.SIGKILL)
 
 
 def environment(

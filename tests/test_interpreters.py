@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,13 @@ from scripts import interpreters
 from tests.support.tenth import chosen
 
 ROOT = Path(__file__).resolve().parent.parent
+ENDLESS = """
+import pathlib, time
+
+def test_endless():
+    pathlib.Path(__file__).with_name("begun-endless").touch()
+    time.sleep(600)
+"""
 
 
 def test_a_test_is_in_the_tenth_by_its_id_alone() -> None:
@@ -64,6 +72,40 @@ def test_a_python_that_is_not_here_or_cannot_be_installed_is_not_run_and_no_fail
         assert "NOT RUN: it cannot be installed" in lines["3.98"]
         assert outcome in lines["3.99"]
     assert {"3.98", "3.97"}.isdisjoint(ran)
+
+
+def test_the_further_pythons_run_at_once_and_are_broken_off_together(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each of the first two waits for the other. Of the next two, one is interrupted and one has no end."""
+    (tmp_path / "test_both.py").write_text(
+        "import pathlib, sys, time\n\n\n"
+        "def test_both():\n"
+        "    here = pathlib.Path(__file__).parent\n"
+        "    (here / f'begun-{time.monotonic_ns()}').touch()\n"
+        "    while len(list(here.glob('begun-*'))) < 2:\n"
+        "        time.sleep(0.01)\n"
+    )
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they would start slowly
+    monkeypatch.setattr(interpreters, "SUPPORTED", ("3.98", "3.99"))
+    monkeypatch.setattr(interpreters, "interpreter", lambda version: version)
+    monkeypatch.setattr(interpreters, "environment", lambda *_, **more: sys.executable)
+    monkeypatch.setattr(interpreters, "TENTH", ["-c", "/dev/null", "--rootdir", str(tmp_path), str(tmp_path)])
+    assert interpreters.tenths(install_only=False) == 0
+
+    def interrupted(python: str, arguments: list[str], *, seconds: float) -> str:
+        if not more_than_one:
+            more_than_one.append(True)
+            while len(list(tmp_path.glob("begun-*"))) < 3:
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+        (tmp_path / "test_both.py").write_text(ENDLESS)
+        return bounded(python, arguments, seconds=seconds)
+
+    bounded, more_than_one = interpreters.bounded, list[bool]()
+    monkeypatch.setattr(interpreters, "bounded", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        interpreters.tenths(install_only=False)
 
 
 def test_a_run_that_takes_too_long_is_broken_off(tmp_path: Path) -> None:
