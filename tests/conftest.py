@@ -32,7 +32,7 @@ from tests.support.fixtures import guards_on
 from tests.support.heap import Heap, collect
 from tests.support.order import dealt, long_first
 from tests.support.preloaded import Preloaded
-from tests.support.sendable import sendable
+from tests.support.sendable import report_sendable
 from tests.support.traced import Novelty, collecting, measured, without_children
 
 # A busy machine is no fault of what is tested.
@@ -172,7 +172,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, object, object]:
-    return sendable((yield))
+    return report_sendable((yield))
 
 
 @pytest.fixture

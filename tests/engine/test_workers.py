@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.alone import Machine
 from tests.support.order import dealt
-from tests.support.sendable import sendable
+from tests.support.sendable import report_sendable, sendable
 from tests.support.titles import titled
 
 PATIENCE = 60.0
@@ -90,6 +90,14 @@ def test_what_a_test_logs_reaches_the_process_that_counts_also_if_it_is_half_a_c
     sent = sendable(told)
     assert sent["sections"] == [("log", "half \\ud83d"), ("out", "whole \U0001f600")]
     assert str(sent).encode("utf-8") and sent["duration"] == 0.5
+
+
+def test_a_report_is_sent_without_what_selects_tests_and_anything_else_as_it_is() -> None:
+    report = {"nodeid": "a", "keywords": {"a": 1, "b": 1}, "sections": [("out", "said")]}
+    assert report_sendable(report) == {**report, "keywords": {}}
+    assert report["keywords"], "who runs the test still has them"
+    assert report_sendable({"nodeid": "a"}) == {"nodeid": "a"}
+    assert report_sendable(None) is None
 
 
 def test_titles_are_the_same_in_every_worker() -> None:

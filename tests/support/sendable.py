@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["sendable"]
+__all__ = ["report_sendable", "sendable"]
+
+
+def report_sendable(told: dict[str, Any] | None) -> Any:
+    """Without the names by which `-k` selects: half of what a report weighs, and nobody there asks for them."""
+    return sendable({**told, "keywords": {}} if told and "keywords" in told else told)
 
 
 def sendable(told: Any) -> Any:
