@@ -63,10 +63,13 @@ async def _functions_of_a_batch(url: str, namespace: str, ids: int) -> list[str]
         flights = guard.engine.runtime().flights
         await until(lambda: not flights)
         await load([0])  # a server answers in order: what it still had to say about the flights has come, too
-        with counted() as calls:
-            found = await load(list(range(ids)))
-    assert len(found) == ids
-    return calls
+        rounds = []
+        for _ in range(ROUNDS):
+            with counted() as calls:
+                found = await load(list(range(ids)))
+            assert len(found) == ids
+            rounds.append(calls)
+    return min(rounds, key=len)
 
 
 async def test_one_more_id_of_a_batch_that_is_found_costs_few_functions(

@@ -41,6 +41,8 @@ MOST_CALLS = 47
 MOST_CALLS_OF_A_MISS = 575
 """Raise them only for a reason. One more call on a hit costs about half a percent of it. A miss of another lifetime
 than the one before, in milliseconds, calls forty more."""
+ROUNDS = 6
+"""Of a miss; the shortest counts."""
 
 
 async def test_a_hit_calls_few_python_functions() -> None:
@@ -56,10 +58,14 @@ async def test_a_hit_calls_few_python_functions() -> None:
 async def test_a_miss_calls_few_python_functions() -> None:
     async with Fleet(App(cached(content_length="8"))) as fleet:
         await fleet.get("/first")
-        await fleet.settled()
-        with counted() as calls:
-            answer = await fleet.get("/second", accept="*/*", user_agent="x")
-    assert "fwd=uri-miss" in status_of(answer)
+        rounds = []
+        for number in range(ROUNDS):
+            await fleet.settled()
+            with counted() as calls:
+                answer = await fleet.get(f"/{number}", accept="*/*", user_agent="x")
+            assert "fwd=uri-miss" in status_of(answer)
+            rounds.append(calls)
+    calls = min(rounds, key=len)
     assert 100 < len(calls) <= MOST_CALLS_OF_A_MISS, (len(calls), sorted(calls))
 
 

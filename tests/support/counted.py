@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -25,9 +26,12 @@ def counted() -> Iterator[list[str]]:
         if event == "call" and code.co_filename.startswith(ours) and not code.co_name.endswith("comp>"):
             found.append(code.co_qualname)
 
-    before = sys.getprofile()
+    before, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()  # it would call what ends the objects of earlier tests
     sys.setprofile(count)
     try:
         yield found
     finally:
         sys.setprofile(before)
+        if collects:
+            gc.enable()
