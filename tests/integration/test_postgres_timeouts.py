@@ -135,7 +135,8 @@ async def test_statement_timeout_ends_the_query_of_a_process_that_was_killed(
 ) -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", PROCESS, postgres)
     try:
-        await become(observer, "/* orphan */", 1)
+        # Not while it is still parsed: who is killed then has asked for nothing.
+        await become(observer, "/* orphan */", 1, f"{RUNNING} AND wait_event = 'PgSleep'")
         await become(observer, "/* limited */", 1, "TRUE")  # on a slow machine it has ended before it is seen
     finally:
         process.kill()
