@@ -24,7 +24,7 @@ from bench.herd import processes
 from tests.chaos.journal import Journal
 from tests.support import forked
 
-__all__ = ["Call", "Event", "Fleet", "Outcome", "Worker"]
+__all__ = ["PATIENCE", "Call", "Event", "Fleet", "Outcome", "Worker"]
 
 PATIENCE = 90.0
 """Seconds until a test gives up on an event. Nothing is concluded from how long one took."""
