@@ -24,10 +24,12 @@ from bench.herd import processes
 from tests.chaos.journal import Journal
 from tests.support import forked
 
-__all__ = ["PATIENCE", "Call", "Event", "Fleet", "Outcome", "Worker"]
+__all__ = ["PATIENCE", "STRUCK", "Call", "Event", "Fleet", "Outcome", "Worker"]
 
 PATIENCE = 90.0
 """Seconds until a test gives up on an event. Nothing is concluded from how long one took."""
+STRUCK = 2.0
+"""Seconds, the deadline of commands to a server that a test strikes: four times the usual one, for a busy machine."""
 WORKER = "tests.chaos.worker"
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -149,17 +151,20 @@ class Fleet:
         url: str = "",
         uvloop: bool = False,
         program: str = WORKER,
+        deadline: float | None = None,
         **policy: Any,
     ) -> list[Worker]:
         """Start workers and wait until each is ready to be told something; none has used its guard yet."""
-        policy = {**self._policy, **policy}
-        started = [self._spawn(url or self.url, uvloop, program, policy) for _ in range(count)]
+        policy, deadline = {**self._policy, **policy}, deadline or self._deadline
+        started = [self._spawn(url or self.url, uvloop, program, policy, deadline) for _ in range(count)]
         workers = [await starting for starting in started]
         for worker in workers:
             await worker.next("ready")
         return workers
 
-    def _spawn(self, url: str, uvloop: bool, program: str, policy: dict[str, Any]) -> Awaitable[Worker]:
+    def _spawn(
+        self, url: str, uvloop: bool, program: str, policy: dict[str, Any], deadline: float | None
+    ) -> Awaitable[Worker]:
         name = f"w{len(self.workers)}"
         settings = {
             "name": name,
@@ -167,7 +172,7 @@ class Fleet:
             "namespace": self.namespace,
             "journal": str(self.journal.path),
             "policy": policy,
-            "deadline": self._deadline,
+            "deadline": deadline,
             "uvloop": uvloop,
         }
         ours, theirs = socket.socketpair()

@@ -21,6 +21,7 @@ import redis
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.policy import Policy
 from tests.chaos.journal import Journal
+from tests.support.sessions import LONG
 
 CHILDREN = 4
 CALLERS = 25
@@ -28,7 +29,7 @@ CALLERS = 25
 
 class Program:
     def __init__(self, url: str, namespace: str, journal: Journal) -> None:
-        self.url = f"{url}?client_name=guard-{namespace}"
+        self.url = f"{url}?client_name=guard-{namespace}&socket_timeout={LONG:g}"
         self.namespace = namespace
         self.guard = StampedeGuard.from_url(self.url, namespace=namespace, policy=Policy(lease_ttl=200.0))
         self.journal = journal

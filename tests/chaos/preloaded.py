@@ -21,7 +21,7 @@ guard.install(app)
 
 
 @app.get("/slow/{key}")
-@guard.locked_cache(ttl=60)
+@guard.locked_cache(ttl=600)
 async def slow(key: str) -> str:
     journal.write(key, f"{os.getpid()}#{len(journal.lines(key))}", "started")
     await asyncio.sleep(0.5)

@@ -9,7 +9,9 @@ import pytest
 
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.policy import Policy
+from tests.chaos.fleet import STRUCK
 from tests.support.proxy import Fate, FaultProxy
+from tests.support.sessions import patient
 
 PATIENCE = 60.0
 SCRIPTS = range(1, 6)
@@ -30,19 +32,22 @@ class Account:
     async def compute(self) -> int:
         self.started += 1
         self.running.set()
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(4.0)
         return self.started
 
 
 async def one_loss(url: str, namespace: str, number: int, fate: Fate) -> None:
     """The holder's `number`-th script is carried out and its reply lost; a waiter sits on an unharmed connection."""
-    # Renewed every 1.5 s. A lost renewal must not be the end of the lease: that would be another fault.
-    rules = Policy(lease_ttl=4.5)
+    # Renewed every 3 s. A lost renewal, and what is lost before it, must not be the end of the lease: that would be
+    # another fault.
+    rules = Policy(lease_ttl=9.0)
     account = Account()
     async with (
         FaultProxy(port_of(url)) as proxy,
-        StampedeGuard.from_url(proxy.url, namespace=namespace, policy=rules) as faulty,
-        StampedeGuard.from_url(url, namespace=namespace, policy=rules) as other,
+        StampedeGuard.from_url(
+            f"{proxy.url}?socket_timeout={STRUCK:g}", namespace=namespace, policy=rules
+        ) as faulty,
+        StampedeGuard.from_url(patient(url), namespace=namespace, policy=rules) as other,
     ):
         for guard in (faulty, other):
             await guard.get_or_compute("warm", _warm)
@@ -77,8 +82,8 @@ async def test_an_invalidation_whose_reply_is_lost_is_done_all_the_same(
 ) -> None:
     async with (
         FaultProxy(port_of(valkey_url)) as proxy,
-        StampedeGuard.from_url(proxy.url, namespace=namespace) as faulty,
-        StampedeGuard.from_url(valkey_url, namespace=namespace) as other,
+        StampedeGuard.from_url(f"{proxy.url}?socket_timeout={STRUCK:g}", namespace=namespace) as faulty,
+        StampedeGuard.from_url(patient(valkey_url), namespace=namespace) as other,
     ):
         values = iter(range(10))
 

@@ -12,7 +12,7 @@ import pytest
 import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer
-from tests.chaos.fleet import Call, Fleet, Worker
+from tests.chaos.fleet import STRUCK, Call, Fleet, Worker
 from tests.support.proxy import FaultProxy
 
 PARTS = ("v", "e", "r", "l", "w", "f")
@@ -147,7 +147,7 @@ async def test_evicted_fallback_slots_cost_at_most_one_more_fallback(fleet: Flee
 
 async def test_a_holder_that_is_cut_off_serves_its_own_callers_and_disturbs_nobody(fleet: Fleet) -> None:
     async with FaultProxy(urlsplit(fleet.url).port or 6379) as proxy:
-        (cut_off,) = await fleet.start(1, url=proxy.url, lease_ttl=1.0)
+        (cut_off,) = await fleet.start(1, url=proxy.url, lease_ttl=1.0, deadline=STRUCK)
         others = await fleet.start(2, lease_ttl=1.0)
         calls = [await cut_off.call("k", callers=10)]
         lost = (await cut_off.next("started"))["computation"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.fleet import Fleet
+from tests.support.sessions import LONG
 
 PROCESSES = 4
 TIMES = 50
@@ -23,7 +24,7 @@ async def hammered(request: pytest.FixtureRequest, namespace: str, tmp_path: Pat
     else:
         url = request.getfixturevalue("valkey_url")
     # Long, so that a busy machine is no fault of a holder.
-    async with Fleet(url, namespace, tmp_path, deadline=None, ttl=600.0, lease_ttl=60.0) as fleet:
+    async with Fleet(url, namespace, tmp_path, deadline=LONG, ttl=600.0, lease_ttl=60.0) as fleet:
         yield fleet
 
 

@@ -22,7 +22,6 @@ from typing import Any
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.api.urls import store_from_url
 from stampede_guard.engine.loops.runtime import Runtime
-from stampede_guard.stores.redis import RedisStore
 from stampede_guard.stores.scripted import ScriptedSession
 from tests.chaos.hammer import Hammer
 from tests.chaos.journal import Journal
@@ -153,9 +152,9 @@ class _LogReporter(logging.Handler):
 
 def client_or_store(settings: dict[str, Any]) -> Any:
     url = f"{settings['url']}?client_name={settings['name']}"
-    if settings["deadline"] is None:
-        return store_from_url(url)
-    return RedisStore.from_url(url, deadline=settings["deadline"])
+    if settings["deadline"] is not None:
+        url += f"&socket_timeout={settings['deadline']:g}"
+    return store_from_url(url)
 
 
 async def main(descriptor: int, settings: dict[str, Any]) -> None:
