@@ -221,7 +221,7 @@ _SEVERAL = _OptionKind(lambda value: isinstance(value, Iterable), "a tuple")
 
 
 def _kind(hint: Any) -> _OptionKind | None:
-    """None: anything is accepted, or nobody can tell."""
+    """None: anything is accepted, or the annotation does not show it."""
     if isinstance(hint, TypeVar):
         return _one_of(hint.__constraints__) if hint.__constraints__ else _kind(hint.__bound__ or object)
     if hint is None or (isinstance(hint, type) and hint in _PLAIN):

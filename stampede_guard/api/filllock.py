@@ -1,4 +1,4 @@
-"""`fill_lock`: of the callers that miss in one process, one fills the cache alone, and the others wait for it.
+"""`fill_lock`: several callers of one process miss at once. One fills the cache, and the others wait for it.
 
     report = cache.get(key)
     if report is None:
@@ -10,7 +10,7 @@
 
 It is for code that must keep its own cache, key and format. It needs no store, and no configuration. It fails open: it
 can delay a caller, and never refuses one. When the first caller leaves, with an answer or with an error, all that wait
-go on at once, as they would have done without it. So it is no mutex.
+go on at once, as they would have done without it. So it is not a mutex.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Place = tuple[int, "asyncio.Task[Any] | None"]
 
 
 class _Caller(NamedTuple):
-    """Who is inside. `frame`: the number of the frame whose `with` block it is. `mine`: what others wait for."""
+    """A caller inside. `frame`: the number of the frame whose `with` block it is. `mine`: other callers wait for it."""
 
     frame: int
     place: _Place
@@ -64,7 +64,7 @@ def fill_lock(*key: object, wait: Duration = DEFAULT_WAIT) -> FillLock:
 
     `wait`: seconds that a caller waits for the first one; then it goes on. It never waits for itself, nor in plain code
     that blocks an event loop. It covers the threads and event loops of one process; for a fleet, use
-    `guard.get_or_compute`. Raises `PolicyError` for a `wait` that is no duration.
+    `guard.get_or_compute`. Raises `PolicyError` if `wait` is not a duration.
     """
     longest = seconds(wait)
     if isinstance(longest, bool) or not isinstance(longest, int | float) or not 0 <= longest < float("inf"):
@@ -113,7 +113,7 @@ class FillLock:
         self._exit(_frame())
 
     def _enter(self, here: _Place) -> tuple[_First | None, _First | None]:
-        """The caller to wait for, and what others wait for. Neither of a caller that runs inside its own fill."""
+        """The caller to wait for, and the one that others now wait for. A caller inside its own fill gets neither."""
         with _lock:
             first = _inside.get(self._key)
             if first is None:
@@ -122,7 +122,7 @@ class FillLock:
             return (None if first.place == here else first), None
 
     def _follow(self, first: _First, here: _Place) -> _First | None:
-        """After a wait in vain, later callers wait for this caller: the first one may hang."""
+        """After a wait without success, later callers wait for this caller: the first one may hang."""
         with _lock:
             if _inside.get(self._key) is not first:
                 return None

@@ -34,9 +34,9 @@ __all__ = [
 class Ask:
     """One flight asks for a key. `epoch` is a fresh random text, used only if a record must be created.
 
-    A fresh value is an answer only if its token is above `newer_than`. A refresh, or a flight that could not decode
-    the stored value, asks for something newer than what it has seen. `uncacheable_limit` flights at once may compute an
-    uncacheable key, each for at most `uncacheable_ms`.
+    A fresh value is an answer only if its token is above `newer_than`. A refresh asks for a newer value than it has
+    seen. So does a flight that could not decode the stored value. At most `uncacheable_limit` flights at once compute
+    an uncacheable key, each for at most `uncacheable_ms`.
     """
 
     flight: str
@@ -84,7 +84,7 @@ class Publication:
     """The outcome of a computation. For a failure, `total_ms` is the time during which no caller tries again;
     `stale_ms` is 0.
 
-    For a `pass` it is the time during which callers do not wait for each other, and there is no body.
+    For a `pass` it is the time during which callers do not wait for each other. The body is empty.
     `let_through`: the flight releases its slot whatever the outcome. A fallback that failed keeps its slot, so that
     no other follows. `took_ms`: how long a value's computation took; 0 = unknown. `trace`: the computation's.
     """

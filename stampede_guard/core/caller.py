@@ -106,8 +106,8 @@ def may_join(state: FlightState, now: float, *, shares_uncached: bool) -> bool:
 def may_be_replaced(state: FlightState, token: int) -> bool:
     """Whether a value found with this token may be one that a refresh by this flight shall replace.
 
-    Until the store has answered the flight, any value may. After that, it is a value that is no answer to the flight,
-    or one whose computation began before the flight's own. A fallback in another process may store such a value late.
+    Until the store has answered the flight, any value may. After that, these values may: one that does not answer the
+    flight, and one whose computation began before its own. A fallback in another process may store such a value late.
     """
     own = state.phase.grant if isinstance(state.phase, AT_WORK) else None
     return state.overtakes or token <= state.newer_than or (own is not None and token < own.token)

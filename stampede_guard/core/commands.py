@@ -9,7 +9,7 @@ from stampede_guard.core.outcome import Audience, FlightOutcome
 
 
 class AskStore(NamedTuple):
-    """Run the acquire script, `after` some seconds. Its answer covers those who have joined when it is sent."""
+    """Run the acquire script, `after` some seconds. Its answer covers passengers that joined before it is sent."""
 
     after: float = 0.0
 
@@ -51,7 +51,7 @@ class Deliver(NamedTuple):
 
 
 class Keep(NamedTuple):
-    """Do nothing: continue what is running."""
+    """Do nothing: the current step goes on."""
 
 
 class Land(NamedTuple):

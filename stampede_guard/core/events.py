@@ -74,7 +74,7 @@ class Abandoned(NamedTuple):
 
 
 class PublishAnswered(NamedTuple):
-    """`outdated`: a tag was invalidated meanwhile, which raises no fence."""
+    """`outdated`: a tag was invalidated during the computation. That raises no fence."""
 
     stored: bool
     outdated: bool = False
@@ -92,14 +92,14 @@ class InvalidatedHere(NamedTuple):
 
 
 class OutdatedUpTo(NamedTuple):
-    """What has this token or a smaller one is no answer. After a `refresh` call, nor is what is computed now."""
+    """A value answers only if its token is above `token`. After a `refresh`, the running computation is outdated."""
 
     token: int
     refresh: bool = False
 
 
 class Joined(NamedTuple):
-    """`has_old`: the caller gets an old value meanwhile. `late`: it has waited a whole deadline for the store."""
+    """`has_old`: the caller gets an old value at once. `late`: it has waited a whole deadline for the store."""
 
     has_old: bool
     patient: bool = False

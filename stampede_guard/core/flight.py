@@ -1,4 +1,4 @@
-"""One computation of one key in one process: what to do next. See the package for whom an outcome may serve."""
+"""One computation of one key in one process: what to do next. The package says which callers an outcome may serve."""
 
 from __future__ import annotations
 
@@ -92,8 +92,9 @@ def _answered(state: State, event: on.StoreAnswered, policy: Policy) -> Step:
         state = changed(state, late=False, trusted_until=0.0, suspected=False, overtakes=False)
     match answer:
         case Found(reading) if overtakes:
-            # It overtakes what it finds next, too: 1. B has a token for a value and has not stored it yet. 2. A changes
-            # the data, refreshes, and finds an older value. 3. B's value is stored, and is newer than what A found.
+            # The next value that it finds may be too old as well: 1. B has a token for a value and has not stored it
+            # yet. 2. A changes the data, refreshes, and finds an older value. 3. B's value is stored, and is newer than
+            # the value that A found.
             return _ask(changed(state, newer_than=max(state.newer_than, reading.token), overtakes=True))
         case Found(reading):
             return _deliver(state, FlightOutcome("value", reading.body, reading), "covered")
@@ -107,7 +108,7 @@ def _answered(state: State, event: on.StoreAnswered, policy: Policy) -> Step:
                 return _release(state, pause=0.0 if aboard.callers else policy.poll_interval)
             return _compute(state, grant)
         case Held(fence, suspect, last, first):
-            # The computation elsewhere began before the refresh was requested. So did that of a value found, perhaps.
+            # The computation elsewhere began before the refresh was requested. A value found may be as old.
             newer_than = max(state.newer_than, last) if overtakes else state.newer_than
             trusted_until = event.now + min(policy.lease_ttl, policy.wait_timeout / 2)
             state = changed(state, newer_than=newer_than, trusted_until=trusted_until)

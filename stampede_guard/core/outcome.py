@@ -1,4 +1,4 @@
-"""What a flight hands out, and to which of its passengers."""
+"""The outcome of a flight, and the passengers that get it."""
 
 from __future__ import annotations
 

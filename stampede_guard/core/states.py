@@ -10,8 +10,8 @@ from stampede_guard.core.asks import Granted
 from stampede_guard.core.outcome import FlightOutcome
 
 FlightKind = Literal["foreground", "refresh", "early", "bypassed", "alone"]
-"""`refresh`: callers get a stale value meanwhile, or `refresh()` was called. `early`: they get a fresh value, so only
-the lease decides whether this flight computes. `bypassed`: it never asks the store. `alone`: for a single caller.
+"""`refresh`: callers get a stale value during the flight, or `refresh()` was called. `early`: they get a fresh value.
+So only the lease decides whether this flight computes. `bypassed`: it never asks the store. `alone`: for one caller.
 """
 
 
@@ -59,15 +59,16 @@ Phase = Asking | Waiting | Computing | Publishing | Delivering | Landed
 
 
 class FlightState(NamedTuple):
-    """`newer_than`: what has this token or a smaller one is no answer. `overtakes`: nor is what a holder computes now.
+    """`newer_than`: a value answers only if its token is above this one. `overtakes`: a value that a holder computes
+    now does not answer, either.
 
-    `serves_old`: callers have an old value meanwhile. `lingers`: it waits on after its last passenger gave up, so that
-    later callers know how slow it is. `late`: its callers have waited a whole deadline for the store already.
+    `serves_old`: callers have an old value during the flight. `lingers`: it waits on after its last passenger gave up,
+    so that later callers know how slow it is. `late`: its callers have waited a whole deadline for the store already.
     `trusted_until`: until then the holder counts as alive. `suspected`: the holder's process may be gone. `unsure`: a
     command was never answered. `failed`: the last outcome was a failure. `open_until`: after that, another process
     may have published: the lease was lost, or a fallback has ended the wait there. `served`: it has handed out an
-    outcome. `kept`: False if the store did not keep what was computed last; None if it refused that, because it has a
-    newer value or has lost the record.
+    outcome. `kept`: False if the store did not keep the latest outcome; None if it refused that, because it has a newer
+    value or has lost the record.
     """
 
     phase: Phase

@@ -4,7 +4,7 @@ A call makes the key at once. The computation may begin much later: after a read
 in a thread. By then, the caller may have changed its arguments (`filters["page"] += 1`). So a call that leads to a
 computation copies them before it gives up control, and checks that the copies make the same key. A hit copies nothing.
 
-The function may change what it gets: it appends to a list, or loads a deferred column of a row. So each computation
+The function may change its arguments: it appends to a list, or loads a deferred column of a row. So each computation
 gets copies of the call's copies. Otherwise the key would not fit any more when it is made again. And a second
 computation of the same call would begin with what the first one has loaded.
 

@@ -24,7 +24,7 @@ class Hooks:
 
     `logs_herds`: one of the hooks writes a line for each herd (it has `logs_herds = True`). The guard then writes none.
 
-    `steps(kind, function, entry, details)`: while somebody watches the fleet, what flights do. None otherwise.
+    `steps(kind, function, entry, details)`: the steps of flights, while a viewer of the fleet is open. None otherwise.
 
     A hook may have a method `traceparent(flight)`. `traceparent_of` calls it when this process publishes an outcome.
     """

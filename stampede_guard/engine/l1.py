@@ -107,7 +107,7 @@ class L1:
     def __init__(self, hears: Callable[[str], bool], *, max_bytes: int, max_entries: int) -> None:
         self.clock = time.monotonic
         self.on_size: Callable[[int, int], bool] = lambda size, change: False
-        """Receives the bytes of all copies, and the change. Returns whether anybody has taken note."""
+        """Receives the bytes of all copies, and the change. Returns whether a hook has received it."""
         self._told = 0
         self._hears = hears
         self._kept: Bounded[Kept] = Bounded(max_bytes=max_bytes, max_entries=max_entries)

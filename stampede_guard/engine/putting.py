@@ -69,7 +69,7 @@ async def publish(
 
 
 class PutGrant(NamedTuple):
-    """The right to store a value that comes later, unless its entry is invalidated or computed meanwhile."""
+    """The right to store a value that comes later, unless its entry is invalidated or computed before that."""
 
     flight: str
     grant: Granted

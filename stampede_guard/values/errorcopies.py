@@ -62,8 +62,8 @@ def bare_copy_of(error: E) -> E | None:
 
 
 def data_copy_of(value: Any) -> Any:
-    """The same for any value. All copies share what is not plain data. Raises `NoCopy`, also for a value that holds a
-    response, a stream, a connection or a generator: only one caller can use it.
+    """The same for any value. All copies share the parts that are not plain data. Raises `NoCopy`, also
+    for a value that holds a response, a stream, a connection or a generator: only one caller can use it.
     """
     try:
         return _Copying(alive=False).value(value, 0)

@@ -243,7 +243,7 @@ class _Unpacking(_Budget):
 
 
 def _is_secret(kind: type, name: str) -> bool:
-    """Whether it is a secret by its name, or by that of its class: the `key` of an `InvalidApiKey`."""
+    """Whether its name, or the name of its class, suggests a secret: the `key` of an `InvalidApiKey`."""
     return is_secret_name(name) or (
         name in ("key", "value") and is_secret_name(_WORD.sub("_", kind.__name__))
     )

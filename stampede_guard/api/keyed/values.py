@@ -217,7 +217,7 @@ class KeyedValues:
         """The fresh value stored under `key` by `set`, `get_or_compute` or `single`; otherwise the `default`.
 
         It never computes and takes no lease: one read, or none with a copy in this process. A stored `None` is a value;
-        the default is `MISSING`, which is equal to nothing else. A stale value counts as missing, because nobody would
+        the default is `MISSING`, which is equal to nothing else. A stale value counts as missing, because no call would
         refresh it. So does any value in a mode other than `on`. Pass the `type` and the `tags` of the call that stores
         the value. While the store is away, it is the value that this process saw last, if that is fresh.
         """

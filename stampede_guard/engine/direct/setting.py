@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["Stored", "encoded", "set_value"]
 
 Stored = Literal["stored", "superseded", "dropped", "pending"]
-"""What became of a value that was set.
+"""The outcome of setting a value.
 
 `stored`      Later callers get it.
 `superseded`  A computation or an invalidation that began later was faster. It counts, and the value is not stored.
-`dropped`     It is not stored, and the older value is gone. The store has no room for it or has just lost data; a `ttl`
-              or `should_cache` function of the value says so; or the mode is `bypass` or `off`.
+`dropped`     It is not stored, and the older value is gone. The store is full or has just lost data; a `ttl` or
+              `should_cache` function of the value forbids it; or the mode is `bypass` or `off`.
 `pending`     The store is away. The older value is invalidated as soon as it is back; see `Invalidation`.
 """
 
@@ -62,7 +62,7 @@ async def set_value(
 
 
 def encoded(plan: Plan, value: Any) -> tuple[bytes, Policy | None]:
-    """The bytes of a value, and its lifetimes. No policy: a function of the value says that it must not be stored.
+    """The bytes of a value, and its lifetimes. No policy: a function of the value forbids storing it.
 
     Raises `UnsupportedValue`, also for a value that is too large.
     """
@@ -137,7 +137,7 @@ class _Setting:
         return grant.token
 
     async def _refused(self, grant: Granted, policy: Policy) -> int:
-        """A newer fence or value is there; or the record was lost, and then nobody knows what was invalidated since."""
+        """A newer fence or value is there; or the record was lost, and with it the knowledge of later invalidations."""
         record = await self._runtime.session.fence(self._name)
         if record is not None and record[0] == grant.epoch:
             self.outcome = "superseded"

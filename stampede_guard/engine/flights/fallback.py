@@ -104,7 +104,7 @@ class FallbackRun:
             return await self._asked(flight_id)
         except asyncio.CancelledError:
             # Its caller has left, or the guard closes. A fallback that failed keeps its place, so that no other
-            # follows. This one has not failed, and nobody may be denied one because of it.
+            # follows. This one has not failed, so it must not block a fallback of another caller.
             if self._ask is None or self._ask.done():
                 self._give_back(flight_id)
             else:
@@ -121,8 +121,8 @@ class FallbackRun:
         """Ask the store until it grants a slot, denies one, or offers a value of use.
 
         1. A caller's time ends before the store has answered its flight. 2. So the flight does not know that the stored
-        value is outdated or cannot be decoded, and the store offers this value to the fallback. 3. That is no refusal,
-        for no other fallback runs for which the caller could wait. So the fallback asks for a newer value.
+        value is outdated or cannot be decoded, and the store offers this value to the fallback. 3. That is not a
+        refusal: the caller cannot wait for another fallback, because none runs. So the fallback asks for a newer value.
         """
         runtime, plan, newer_than = self._runtime, self._plan, 0
         while True:

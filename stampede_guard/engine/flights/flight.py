@@ -52,7 +52,7 @@ steps = logging.getLogger("stampede_guard.flight")
 class Flight:
     """Only three attributes decide what it does: `state`, which `decide` alone changes, `plan` and `passengers`.
 
-    `lifetimes` are of the value computed last; None: it may not be stored. `old` is the value that led to this flight.
+    `lifetimes`: of the value computed last; None: it may not be stored. `old`: the value that led to this flight.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Flight:
         )
 
     def feed(self, event: on.Event) -> do.Command:
-        """What happens changes the state. A landed flight takes no notice."""
+        """An event changes the state. A landed flight ignores it."""
         before = self.state
         if isinstance(before.phase, Landed):
             return do.Keep()
@@ -147,7 +147,7 @@ class Flight:
     ) -> Passenger:
         """Add a caller that waits `until` a time of the loop's clock. Raises `Overloaded` if too many wait already.
 
-        `keep_refreshing`: other callers get the old value meanwhile, although this one has none.
+        `keep_refreshing`: other callers get the old value during the flight, although this one has none.
         """
         if self._runtime.orders:
             self._runtime.obey()
@@ -198,7 +198,7 @@ class Flight:
         self.feed(on.InvalidatedHere())
 
     def require_newer(self, token: int, *, refresh: bool = False) -> None:
-        """What has this token or a smaller one is no answer. With `refresh`, nor is what is computed now."""
+        """A value answers only if its token is above `token`. With `refresh`, the running computation is outdated."""
         if refresh or token > self.state.newer_than:
             self.feed(on.OutdatedUpTo(token, refresh))
 
@@ -349,7 +349,7 @@ class Flight:
         self.lifetimes = result.policy
         self._runtime.warn_if_too_large(self.plan, result.body)
         if result.policy is None:
-            # An object that a request's session made is of no use to another request.
+            # Another request cannot use an object that a request's session made.
             for_one = unstorable is not None and (unstorable.is_for_one or self.plan.request_bound)
             shared = self.plan.share_uncached and not for_one
             return on.ComputationEnded(result.body, storable=False, away=self._away, shared=shared)

@@ -30,7 +30,7 @@ class Passenger:
     `computing` is then the task that runs in that request. `busy`: a fallback uses it. The objects of a request serve
     one computation at a time. `led`: its own call was computed. `instead`: the replacement of an outcome, when its time
     was over or it left. `share`: it may get the same object as other callers with `share`.
-    `age`: seconds since the value that it got was stored. `refreshes`: a value from before its call is no answer.
+    `age`: seconds since the value that it got was stored. `refreshes`: a value from before its call does not answer it.
     """
 
     __slots__ = (

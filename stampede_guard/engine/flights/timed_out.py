@@ -68,7 +68,7 @@ async def wait_on(runtime: Runtime, plan: Plan, flight: Flight, passenger: Passe
                 found = NOTHING if flight.bypassed else await _last_look(runtime, plan, flight, passenger)
                 if found is not NOTHING:
                     return found
-                # Its call may have begun to be computed meanwhile. To leave now would throw that away.
+                # The computation of its call may have begun by now. To leave now would throw that away.
                 if not _computes_itself(flight, passenger):
                     raise too_long(plan)
                 patience = 0.0

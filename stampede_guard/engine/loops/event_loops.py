@@ -134,7 +134,7 @@ class Runtimes:
         return None if loop is None else self._open.get(loop)
 
     def gauges(self) -> dict[str, int]:
-        """Numbers of this process at this moment, for those who watch the fleet. May be called from any thread."""
+        """Numbers of this process at this moment, for viewers of the fleet. May be called from any thread."""
         runtimes = self.all()
         health = self.health.look()
         return {

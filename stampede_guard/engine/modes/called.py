@@ -1,4 +1,4 @@
-"""The functions that this process has called, for those who watch the fleet."""
+"""The functions that this process has called, for viewers of the fleet."""
 
 from __future__ import annotations
 

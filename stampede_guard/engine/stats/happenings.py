@@ -1,4 +1,4 @@
-"""What happens in this process, as lines for those who watch: each fault, and the herds of a sample of entries.
+"""The events of this process, as lines for viewers: each fault, and the herds of a sample of entries.
 
 | kind | what | from the event |
 |---|---|---|
@@ -167,7 +167,7 @@ class Happenings:
         )
 
     def _recall(self, entry: str) -> None:
-        """A fault: what was remembered of this entry belongs to the story."""
+        """A fault: add the earlier steps of this entry that the process remembers."""
         if len(self._faulty) < MOST_HERD_LINES:
             self._faulty.add(entry)
         for line in [line for line in self._outside if line.entry == entry]:

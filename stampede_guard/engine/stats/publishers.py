@@ -1,4 +1,4 @@
-"""The publishers of one event loop: for the sums per minute, and for those who watch."""
+"""The publishers of one event loop: for the sums per minute, and for viewers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["NOTHING_TO_PUBLISH", "Publishers"]
 
 
 class Publishers:
-    """`sums` None: nobody asked for sums per minute. `watching` None: no other process could watch."""
+    """`sums` None: the guard keeps no sums per minute. `watching` None: no other process could watch."""
 
     _watching: Watching | None = None
     _minutes: Publisher[Any] | None = None
@@ -48,7 +48,7 @@ class Publishers:
         self._watch = None if watching is None else Publisher(watching, add, is_away, also=tell)
 
     def start(self) -> None:
-        """Begin, or go on after something has cancelled all tasks of the event loop. Ends what nobody watches."""
+        """Begin, or go on after something has cancelled all tasks of the event loop. Stops if no viewer is open."""
         if self._minutes is not None:
             self._minutes.start()
         if self._watch is not None and self._watching is not None:
@@ -58,7 +58,7 @@ class Publishers:
                 self._watch.stop()
 
     def hurry(self) -> None:
-        """A computation begins. Tell it before the next publication: its process may die, and then nobody else can."""
+        """A computation begins. Publish it at once: its process may die, and no other process knows it."""
         if self._watch is not None:
             self._watch.hurry()
 

@@ -1,4 +1,4 @@
-"""The steps of a flight, for those who watch the fleet: a lane of the picture of a herd.
+"""The steps of a flight, for viewers of the fleet: a lane of the picture of a herd.
 
 | step | when | details |
 |---|---|---|
@@ -12,7 +12,7 @@
 | `gave back` | the lease was given back without a publication | |
 
 The runtime adds `asked` and `landed`, the computation `renewed`. The events `Started` and `Computed` add `began` and
-`ended`. Only called while somebody watches.
+`ended`. Only called while a viewer is open.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What this process counts while somebody watches its fleet: one hook of a guard, and no cost when it is taken out.
+"""The counts of this process while a viewer of its fleet is open: one hook of a guard, and no cost without it.
 
 Every process publishes once in each slot of five seconds, at its own moment in it. So the gauges of a slot, summed over
 the processes, are those of the fleet: how many processes there are, and for how many of them the store is away.

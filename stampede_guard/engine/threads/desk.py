@@ -1,4 +1,4 @@
-"""A desk: a thread waits here for its call, and meanwhile computes what its own call needs.
+"""A desk: a thread waits here for its call. While it waits, it runs the computation of that call.
 
 This is for plain functions that must not leave their caller's thread (`in_thread=False`): a sqlite connection, a
 thread-local session. The event loop of plain functions still makes the call: it renews the lease, and other callers of

@@ -101,7 +101,7 @@ def _selector_class() -> Any:
         _of_others: asyncio.AbstractEventLoop | None = None
 
         def select(self, timeout: float | None = None) -> Any:
-            """What others noted meanwhile is kept for them, too: `asyncio.run` in another greenlet."""
+            """Other greenlets may set a running loop during the wait (`asyncio.run`). Keep it for them."""
             asyncio._set_running_loop(self._of_others)
             try:
                 return super().select(timeout)

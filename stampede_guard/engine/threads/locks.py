@@ -30,12 +30,12 @@ STUCK_LOOKS = 400
 class PassableLock:
     """Use it only with `with`.
 
-    An exception from a signal (Ctrl-C, a soft time limit) may end `__enter__` or `__exit__` between any two steps, and
-    what it leaves may look like a holder. So nobody waits longer than `STUCK_LOOKS` for one: see `_let_go`.
+    An exception from a signal (Ctrl-C, a soft time limit) may end `__enter__` or `__exit__` between any two steps. Then
+    a thread without the lock may look like a holder. So no thread waits longer than `STUCK_LOOKS`: see `_let_go`.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # because it knows its owner; nobody takes it twice
+        self._lock = threading.RLock()  # because it knows its owner; no thread takes it twice
         # Threads that have the lock, or are about to take it or give it back: a signal can interrupt them there, too.
         # For each `with` of theirs the lock that it took, or None.
         self._inside: dict[int, list[Any]] = {}
@@ -46,7 +46,7 @@ class PassableLock:
         if held is not None:
             held.append(None)
             return
-        # Never empty while others see it: a handler that finds it takes away only what it has added.
+        # Never empty while others see it: a handler that finds it removes only its own entry.
         lock = self._lock
         held = self._inside[me] = [lock]
         try:
@@ -83,7 +83,7 @@ class PassableLock:
                 self._inside.pop(me, None)
 
     def _let_go(self, lock: Any, me: int, held: list[Any]) -> None:
-        """The steps take microseconds: whoever has held this lock for so long has left it. Others get a new one."""
+        """The steps take microseconds: a thread that held the lock for so long has left it. Others get a new one."""
         if self._lock is lock:
             self._lock, self._inside = threading.RLock(), {me: held}
 

@@ -275,7 +275,7 @@ class Portal:
             self._thread.join(STOP_SECONDS)
 
     def discard(self) -> None:
-        """End and close the loop of a portal that nobody has: its sockets might be collected first, with an error."""
+        """End and close the loop of an unused portal: its sockets might be collected first, with an error."""
         self._unused = True
         self.leave()
 

@@ -309,7 +309,7 @@ class InvalidatingQuerySet(models.QuerySet):
         return made
 
     def _conflicting(self, given: dict[str, Any], using: str) -> list[Any]:
-        """The rows that this statement may update. Raises `Misuse` if nobody can know them."""
+        """The rows that this statement may update. Raises `Misuse` if they cannot be known."""
         fields = given.get("unique_fields")
         if not fields:
             raise Misuse(

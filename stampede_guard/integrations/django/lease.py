@@ -163,7 +163,7 @@ class Lease:
             log.warning("a flight of the cache ended badly: %s", error)
 
     def _is_mine_to_end(self) -> bool:
-        """Only once, and not in a child process. The child has a copy of the flight, which nobody there would end."""
+        """Only once, and not in a child process. The child has a copy of the flight, and no task there would end it."""
         mine, self._ended = not self._ended and self._pid == os.getpid(), True
         return mine
 

@@ -1,7 +1,7 @@
-"""The request that the computation of a view gets: it has what is in the key, and notes whatever else is asked of it.
+"""The request that the computation of a view gets. It has the parts in the key, and notes reads of other parts.
 
-A view that asks for more would give one visitor's answer to all, or an answer that no visitor should get: it sees no
-such field, although its caller's request has it. So its response is computed for each caller. See `responses`.
+A view that reads other parts would give one visitor's response to all. Or it would make a response for no visitor,
+because it misses a field of its caller's request. So such a response is computed for each caller. See `responses`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _FRAMES = 12
 
 
 class KeyedEnviron(dict[str, Any]):
-    """`missed`: what the view looked for, and the key does not have. Header fields are in lower case. Anything else is
-    written as the view reads it, `request.remote_addr`. `missed_all`: the view read all of them.
+    """`missed`: parts that the view looked for and the key lacks. Header fields are in lower case. Anything else
+    is written as the view reads it, `request.remote_addr`. `missed_all`: the view read all of them.
     """
 
     def __init__(self, given: dict[str, Any], known: AbstractSet[str]) -> None:
@@ -78,7 +78,7 @@ class KeyedEnviron(dict[str, Any]):
         return super().copy()
 
     def _look_at(self, name: Any) -> None:
-        """Only for what is missing: a view, or a library that it uses, may also keep something of its own here."""
+        """Only for missing names: a view, or a library that it uses, may also keep data of its own here."""
         if not isinstance(name, str) or super().__contains__(name):
             return
         if name.startswith("HTTP_"):
@@ -87,7 +87,7 @@ class KeyedEnviron(dict[str, Any]):
             self.look_for(name.replace("_", "-").lower(), f"request.environ[{name!r}]")
 
     def look_for(self, field: str, written: str = "") -> None:
-        """`written`: how a view reads what is no header field."""
+        """`written`: how a view reads it, if it is not a header field."""
         if field not in self._known and not _reads_for_a_user():
             self.missed.add(written or field)
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["Outbox", "changes_of"]
 
 MOST_SETTLED = 10_000
-"""Rows that this process has delivered and nobody has deleted yet. What is forgotten is delivered once more."""
+"""Rows that this process has delivered, and that are not deleted yet. A forgotten row is delivered once more."""
 
 
 class Outbox:

@@ -24,7 +24,7 @@ __all__ = ["FoundEntries", "entry_table", "summary_of"]
 
 @dataclass(frozen=True)
 class FoundEntries:
-    """A page of entries beside the numbers of a fleet. `asked`: whether somebody wants to see entries."""
+    """A page of entries beside the numbers of a fleet. `asked`: whether the user wants to see entries."""
 
     page: KeyPage
     namespace: str

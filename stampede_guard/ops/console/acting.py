@@ -62,7 +62,7 @@ async def act(fleet: Fleet, action: Action, form: Mapping[str, str], *, user: st
 
 def _log(fleet: Fleet, action: Action, asked: Mapping[str, str], user: str, client: str, said: str) -> None:
     # At this level because a program that configures no logging shows it, too. With %r, because parameters are part of
-    # what is said: a line end in one of them would begin a record that nobody has caused.
+    # what is said: a line end in one of them would begin a false record.
     log.warning(
         "%r at %r used %s %r in namespace %s: %r",
         user or "somebody",

@@ -229,7 +229,7 @@ class Fleet:
         return found
 
     async def now(self) -> Snapshot:
-        """The newest complete slots in which somebody watched, at most half a minute."""
+        """The newest complete slots in which a viewer was open, at most half a minute."""
         slots = await self.slots()
         began = (await self.reached()).watch.began // WATCHED.seconds
         newest = max(slots, default=0)
@@ -275,7 +275,7 @@ class Fleet:
         return list(found.values())[:MOST_POLICIES]
 
     async def totals(self) -> dict[int, FunctionSums | None]:
-        """The sums of all functions, by slot; None where nobody watched. An unchanged slot is counted once."""
+        """The sums of all functions, by slot; None where no viewer was open. An unchanged slot is counted once."""
         slots = await self.slots()
         self._totals = {slot: known for slot, known in self._totals.items() if slot in slots}
         found: dict[int, FunctionSums | None] = {}

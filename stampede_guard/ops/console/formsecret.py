@@ -1,7 +1,7 @@
 """The secret of the tokens in forms: one for all processes of a namespace, kept in the store, new every twelve hours.
 
 1. A page comes from one worker, and its form goes to another one, in another pod. So a secret of each process would
-refuse most forms. 2. The secret alone lets nobody act. A Redis user who may only read finds it, but a form also needs
+refuse most forms. 2. The secret alone permits no action. A Redis user who may only read finds it, but a form also needs
 the cookie of a session, the same origin, and the consent of `allow`. Who may write in the store needs no form. 3. If
 the store keeps none (it is away, read-only, or does not allow it), a process uses one of its own, and only it accepts
 its forms: nothing is ever accepted without a secret.

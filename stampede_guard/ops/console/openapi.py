@@ -46,7 +46,7 @@ def _parameter(one: Parameter) -> dict[str, Any]:
         schema = {"type": "integer", "minimum": one.number[0], "maximum": one.number[1]}
     elif one.choices:
         schema = {"type": "string", "enum": list(one.choices)}
-    # Forms send fields that nobody has filled in. Empty means not given.
+    # Forms also send empty fields. Empty means not given.
     if one.required:
         schema["minLength"] = 1
     elif one.number is not None:

@@ -20,7 +20,7 @@ class Thinning:
 
     def thin(self, fields: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         if len(self._texts) > MOST_TEXTS:
-            # Also names of functions that nobody calls any more.
+            # Also names of functions that are not called any more.
             self._texts = {}
         shared = self._texts.setdefault
         return {

@@ -5,7 +5,7 @@
 | the lease itself | always | the holder of now: when it got the lease |
 | audits | the newest thousand of the back end | releases that operators asked for |
 | runs of the job of the same name | with the job's history | who held it, under which token, and how that ended |
-| the fleet's stream (`hooks=(guard.report,)`) | while somebody watched, one hour | all: won, released, lost |
+| the fleet's stream (`hooks=(guard.report,)`) | while a viewer was open, one hour | all: won, released, lost |
 
 So a lease in PostgreSQL has the past of its job and its audits. The stream is in Redis.
 """

@@ -1,4 +1,4 @@
-"""A session like a guard's for somebody who operates a fleet: it takes steps of the protocol and hears nothing."""
+"""A session like a guard's, for an operator of a fleet: it sends commands and receives no messages."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Viewer:
                 await self._session.switch(self._namespace, WATCH_TITLE, self._switch)
                 wait = SWITCH_SECONDS / 2
             except StoreError:
-                # Reads may go on, and nobody else would begin the watch again.
+                # Reads may go on, and no other task would begin the watch again.
                 wait = AGAIN_SECONDS
 
     async def look(self, *, slots: int = WINDOW_SLOTS) -> Snapshot:

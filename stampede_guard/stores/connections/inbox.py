@@ -150,7 +150,7 @@ class Inbox:
             except Exception:
                 # Includes errors of a credential provider. The lane meets the same error and reports it to its callers.
                 if not self._runs():
-                    # redis-py has met the end below, and has found no event loop. Nobody is there to be told.
+                    # redis-py has met the end below, and has found no event loop. Nothing can be reported here.
                     connection = None
                     return
             except GeneratorExit:

@@ -23,7 +23,7 @@ class patiently:
     """Like `asyncio.timeout(seconds)`, but time in a blocked event loop does not count. Raises `TimeoutError`.
 
     A class, not a generator. If an event loop is dropped with its tasks, the garbage collector may end a generator
-    before the coroutine that uses it, and Python then reports an error that nobody can act on.
+    before the coroutine that uses it, and Python then reports an error that has no cure.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -252,13 +252,13 @@ class Console:
     async def happened(
         self, namespace: str, *, since: str = "-", most: int = 1000, stream: StreamName = HAPPENED
     ) -> list[Happening]:
-        """What happened in the fleet while somebody watched: the newest items of the last hour, oldest first."""
+        """The events of the fleet while a viewer was open: the newest items of the last hour, oldest first."""
         name = stream_name(namespace, stream)
         answer = await self.master_of(name).ask("XREVRANGE", *modes_keys(name), "+", since, "COUNT", most)
         return from_stream(_pairs(fields) for _, fields in reversed(answer))
 
     async def agreed(self, name: str, offered: str, *, seconds: int) -> bytes:
-        """The text that somebody offered first under this name, and that is kept for `seconds` since then.
+        """The text that was offered first under this name. It is kept for `seconds` since then.
 
         Raises `StoreError`, also if the server did not keep it.
         """

@@ -1,4 +1,4 @@
-"""A function's policy as text, for those who watch the fleet: the fields that differ from the library's defaults.
+"""A function's policy as text, for viewers of the fleet: the fields that differ from the library's defaults.
 
 The fields of a policy are numbers, booleans and a few fixed words. So the text can contain no secret, and it is short.
 """

@@ -28,8 +28,8 @@ class Series:
 
 
 MINUTES = Series("stats", 60, 25 * 3600)
-"""For `stampede-guard stats`: kept for a day, and an hour for those who look back a day."""
+"""For `stampede-guard stats`: kept for a day, and one hour more for a look back over a whole day."""
 MOST_FIELDS = 20_000
 """Of a slot. Numbers of further fields are dropped."""
 WATCHED = Series("watched", 5, 1800)
-"""For somebody who watches now. Without such a person nothing is added."""
+"""For open viewers. Without one, nothing is added."""

@@ -1,4 +1,4 @@
-"""What happened in a fleet, in order, while somebody watched: two streams of a namespace that keep the newest items.
+"""The events of a fleet, in order, while a viewer was open: two streams of a namespace that keep the newest items.
 
 Busy processes write many steps of herds per second. These have a stream of their own, so that they do not push out what
 an operator did, lost leases, outcomes of jobs, births of processes and faults.

@@ -29,8 +29,8 @@ from stampede_guard.values.annotations import (
 
 __all__ = ["EXACT_TYPES", "Other", "dumps", "lift", "lift_with", "loads", "refusal"]
 
-# The numbers are part of the stored format: never give one a new meaning. 13 is that of stamps, 14 of
-# compressed values, 15 of records: see `values.codec.stamped`, `.compressed` and `.records`.
+# The numbers are part of the stored format: never give one a new meaning. 13 marks stamps, 14
+# compressed values, 15 records: see `values.codec.stamped`, `.compressed` and `.records`.
 (
     _WIDE_INT,
     _WILD_STR,
@@ -55,7 +55,7 @@ EXACT_TYPES: tuple[type, ...] = (
 
 
 Other = Callable[[Any, Callable[[Any], Any]], Any]
-"""Lowers a value of another type, with the function that lowers what is in it. Raises `UnsupportedValue`."""
+"""Lowers a value of another type, with the function that lowers its parts. Raises `UnsupportedValue`."""
 
 
 def dumps(value: Any, other: Other | None = None) -> bytes:
@@ -194,7 +194,7 @@ def lift(code: int, data: memoryview) -> Any:
 
 
 def lift_with(loads: Callable[[Any], Any], code: int, data: memoryview) -> Any:
-    """The same, with the decoder of what is in the value."""
+    """The same, with the decoder of the value's parts."""
     if code == _WIDE_INT:
         return int.from_bytes(data, "big", signed=True)
     if code == _WILD_STR:

@@ -34,7 +34,7 @@ NAMED = b"\xc1"
 """Begins a value of a declared type whose records are stored by name. No JSON and no MessagePack begins with it."""
 
 MOST_CLASSES = 1000
-"""Classes that one codec remembers because nobody finds them by their name."""
+"""Classes that one codec remembers because their name does not lead to them."""
 _RECORD = 15
 """The number of the extension. See `values.codec.builtin`."""
 _HEAP_TYPE = 1 << 9

@@ -174,7 +174,7 @@ class MsgspecCodec(_Verified):
 
 
 class PydanticCodec(_Verified):
-    """Types that contain a pydantic model. Of a value, only what is declared is stored: see `values.filtering.filter`.
+    """Types that contain a pydantic model. Only declared parts of a value are stored: see `values.filtering.filter`.
 
     The bytes are pydantic's own JSON, or exact builtins if JSON loses something. Both run the model's validators when a
     value is read. If a model has validators of its own, or one of these forms loses something, the fields are stored
@@ -195,7 +195,7 @@ class PydanticCodec(_Verified):
         self._by_alias = not by_name
 
     def encode(self, value: Any) -> bytes:
-        """Raises `UnsupportedValue` if the value does not have the declared type, or would lose what is declared."""
+        """Raises `UnsupportedValue` if the value does not have the declared type, or would lose a declared part."""
         why = _Why()
         filtered = self._filter.of(value)
         for candidate in filtered.candidates():
@@ -214,7 +214,7 @@ class PydanticCodec(_Verified):
         return self._filter.of(value).settled()
 
     def _without_hidden(self, value: Any, filtered: Filtered, why: _Why) -> bytes | None:
-        """The bytes of what pydantic shows, if the answer to a client does not need the rest."""
+        """The bytes of the fields that pydantic shows, if the answer to a client does not need the others."""
         try:
             data = self._named(value)
             back = self.decode(data)

@@ -72,7 +72,7 @@ class Filtered:
         """Why the value is not of the declared type, if it was validated."""
 
     def candidates(self) -> Iterator[Any]:
-        """What may be stored in its place: what is declared of it; else what pydantic makes of it."""
+        """The values to store in its place: first its declared parts, then pydantic's conversion of it."""
         with contextlib.suppress(Foreign):
             yield self._filter.narrowed(self._value)
         for made in self._validate():

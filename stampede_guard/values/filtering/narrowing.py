@@ -26,7 +26,7 @@ _LISTS = (list, collections.abc.Sequence, collections.abc.MutableSequence, colle
 _DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 _SETS = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
 _EXACT = ("builtins", "datetime", "decimal", "uuid")
-"""Where the classes are defined that take no subclass: `True` is no `int`, and a `datetime` no `date`."""
+"""Modules whose classes take no subclass here: `True` does not count as an `int`, nor a `datetime` as a `date`."""
 _ITEM_MARKS = ("Required", "NotRequired", "ReadOnly")
 
 
@@ -38,7 +38,7 @@ class Foreign(Exception):
 
 
 def narrowed(annotation: Any, value: Any, *, trusted: bool = False) -> Any:
-    """The value, with only what is declared in it. The same object if nothing is left out. Raises `Foreign`.
+    """The value, with its declared parts only. The same object if nothing is left out. Raises `Foreign`.
 
     A `trusted` value was made by the program. Then the plain fields of its models are not looked at.
     """
@@ -229,7 +229,7 @@ def _dataclass(kind: Any, arguments: tuple[Any, ...], value: Any, trusted: bool)
 
 @per_class
 def _deep_fields(kind: type) -> frozenset[str]:
-    """The fields of a model that may hold a record, of which something may have to be left out."""
+    """The fields of a model that may hold a record with undeclared parts."""
     fields: Mapping[str, Any] = kind.model_fields  # type: ignore[attr-defined]
     return frozenset(
         name for name, info in fields.items() if any(map(_is_deep, alternatives(info.annotation)))

@@ -34,7 +34,7 @@ def checked_names(
 
 
 def take_requests(hints: Mapping[str, Any]) -> bool:
-    """Whether `key=` gets a request: what it reads there may be a credential."""
+    """Whether `key=` gets a request: it may read a credential there."""
     kinds = [kind for name, hint in hints.items() if name != "return" for kind in said.alternatives(hint)]
     return any(isinstance(kind, type) and advice.is_request(kind) for kind in kinds)
 

@@ -45,7 +45,7 @@ def with_parameters_of(
 
 
 def _signature(key: Callable[..., Any]) -> inspect.Signature | None:
-    """None for what does not tell its parameters, such as `str`."""
+    """None for a callable that does not show its parameters, such as `str`."""
     try:
         return signature_of(key)
     except (TypeError, ValueError):

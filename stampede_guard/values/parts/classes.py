@@ -236,7 +236,7 @@ def note_local(kind: type) -> None:
 
 @contextlib.contextmanager
 def noted() -> Iterator[list[type]]:
-    """Collects the classes that `note_local` is called with meanwhile."""
+    """Collects the classes that `note_local` is called with inside the block."""
     kinds: list[type] = []
     _listening.kinds = kinds
     try:

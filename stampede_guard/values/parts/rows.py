@@ -1,10 +1,10 @@
 """How a key writes an object of Django's ORM: its columns, and what else decides its result.
 
 Related rows that were loaded beside it are left out: its columns name them. Prefetched rows are written, because a
-`Prefetch` may have chosen some of them. A lazy object, such as `request.user`, is what it stands for. A visitor who has
-not logged in is the same as any other.
+`Prefetch` may have chosen some of them. A lazy object, such as `request.user`, is written as the object behind
+it. All visitors that have not logged in are the same.
 
-What Django itself writes into a row while it is used does not count: the permissions of a user, a file instead of its
+Data that Django itself writes into a row during use do not count: the permissions of a user, a file instead of its
 name. Otherwise a function that looks at them would change its own key, and no result would fit its call.
 
 A computation gets a copy of its caller's row. So it may load a deferred column: the key has the columns of the call.

@@ -70,7 +70,7 @@ def top(
 ) -> None:
     """What the fleet does now: calls per second, hit rates, computations, hottest entries, faults, entries.
 
-    Processes publish only while somebody watches. So the first numbers come after some seconds. Ends with Ctrl-C.
+    Processes publish only while a viewer is open. So the first numbers come after some seconds. Ends with Ctrl-C.
     """
 
     async def work() -> int:

@@ -54,7 +54,7 @@ async def data(fleet: Fleet, asked: Asked) -> dict[str, Any]:
 
 
 def _history(slots: Mapping[int, Mapping[bytes, bytes]], title: str) -> dict[str, Any]:
-    """Per slot, oldest first: rates per second, and histograms. A rate is None where nobody watched."""
+    """Per slot, oldest first: rates per second, and histograms. A rate is None where no viewer was open."""
     newest = max(slots, default=0)
     found: dict[str, Any] = {name: [] for name in ("hits", "stale", "misses", "computations", "failed")}
     took: list[list[int]] = []

@@ -76,7 +76,7 @@ async def _of_jobs(fleet: Fleet) -> list[str]:
 
 
 def _history(totals: Mapping[int, FunctionSums | None]) -> dict[str, list[float | None]]:
-    """Rates per slot, oldest first. None where nobody watched."""
+    """Rates per slot, oldest first. None where no viewer was open."""
     found: dict[str, list[float | None]] = {name: [] for name in RATES}
     newest = max(totals, default=0)
     for slot in range(newest - KEPT_SLOTS + 1, newest + 1):
