@@ -92,9 +92,8 @@ def _answered(state: State, event: on.StoreAnswered, policy: Policy) -> Step:
         state = changed(state, late=False, trusted_until=0.0, suspected=False, overtakes=False)
     match answer:
         case Found(reading) if overtakes:
-            # The next value that it finds may be too old as well: 1. B has a token for a value and has not stored it
-            # yet. 2. A changes the data, refreshes, and finds an older value. 3. B's value is stored, and is newer than
-            # the value that A found.
+            # The next value may be too old, too: 1. B has a token for a value and has not stored it yet. 2. A changes
+            # the data, refreshes, and finds an older value. 3. B's value is stored, and is newer than that value.
             return _ask(changed(state, newer_than=max(state.newer_than, reading.token), overtakes=True))
         case Found(reading):
             return _deliver(state, FlightOutcome("value", reading.body, reading), "covered")

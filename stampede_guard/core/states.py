@@ -59,8 +59,7 @@ Phase = Asking | Waiting | Computing | Publishing | Delivering | Landed
 
 
 class FlightState(NamedTuple):
-    """`newer_than`: a value answers only if its token is above this one. `overtakes`: a value that a holder computes
-    now does not answer, either.
+    """`newer_than`: the answer needs a token above this one. `overtakes`: a holder's running computation is outdated.
 
     `serves_old`: callers have an old value during the flight. `lingers`: it waits on after its last passenger gave up,
     so that later callers know how slow it is. `late`: its callers have waited a whole deadline for the store already.
