@@ -32,8 +32,8 @@ _FRAMES = 12
 
 
 class KeyedEnviron(dict[str, Any]):
-    """`missed`: parts that the view looked for and the key lacks. Header fields are in lower case. Anything else
-    is written as the view reads it, `request.remote_addr`. `missed_all`: the view read all of them.
+    """`missed`: what the view looked for, and the key does not have. Header fields are in lower case. Anything else is
+    written as the view reads it, `request.remote_addr`. `missed_all`: the view read all of them.
     """
 
     def __init__(self, given: dict[str, Any], known: AbstractSet[str]) -> None:
