@@ -22,6 +22,8 @@ ONES_OWN: dict[str, tuple[dict[str, str], int]] = {
     "private": ({"cache-control": "private, max-age=60"}, 200),
     "private for the targeted": ({"cache-control": "max-age=60", "cdn-cache-control": "private"}, 200),
     "no-store": ({"cache-control": "no-store"}, 200),
+    "private after a semicolon": ({"cache-control": "must-revalidate; private"}, 200),
+    "no-store after a blank": ({"cache-control": "public no-store"}, 200),
     "vary on all": ({"cache-control": "max-age=60", "vary": "*"}, 200),
     "over at once": ({"cache-control": "max-age=0"}, 200),
 }

@@ -19,8 +19,13 @@ MOST_SECONDS = 2**31
 """RFC 9111, 1.2.2: larger numbers count as this one."""
 
 _DIGITS = re.compile(rb"[0-9]+")
-_WORD = re.compile(rb"[a-z-]+(?=[ \t;])")
-_FORBIDS = frozenset({b"no-store", b"no-cache", b"private"})
+_DIRECTIVE = re.compile(
+    rb"""[!#$%&'*+\-.^_`|~0-9A-Za-z]+(?:=(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]*|"(?:[^"\\]|\\.)*"))?""", re.DOTALL
+)
+_LIMIT = re.compile(
+    rb"(?<![^ \t;])(?:no-store|no-cache|private|must-revalidate|proxy-revalidate|s-maxage|max-age)(?![^ \t;=])"
+)
+_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LISTS = frozenset({b"no-cache", b"private"})
 """Directives that may list field names."""
 _SECONDS = frozenset(
@@ -71,18 +76,21 @@ def cache_control(fields: Fields, name: bytes = b"cache-control") -> Directives:
     """Directives may be in any number of lines. If two have the same name, the smaller number counts (RFC 9111,
     4.2.1 lets a cache choose what reuses less), and a list of fields loses to a directive without a list.
     Directives that no such cache obeys are dropped: a response may have any number of them.
+
+    Semicolons or blanks between directives (`max-age=60; private`) are a frequent mistake. Then the directives that
+    forbid something still count, without their arguments, and the others do not.
     """
     found: dict[bytes, bytes | None] = {}
     listed: dict[bytes, list[bytes]] = {}
     for member in members(fields, name):
+        if _DIRECTIVE.fullmatch(member) is None:
+            for word in _LIMIT.findall(_QUOTED.sub(b"", member.lower())):
+                found[word] = None
+                listed.pop(word, None)
+            continue
         key, equals, value = member.partition(b"=")
         key = key.lower()
         if key not in _KNOWN:
-            # A forbidding directive with a semicolon or a blank after it still counts.
-            word = _WORD.match(key)
-            if word is not None and word[0] in _FORBIDS:
-                found[word[0]] = None
-                listed.pop(word[0], None)
             continue
         argument = unquoted(value) if equals else None
         if key in _LISTS and argument is not None and found.get(key, b"") is not None:
