@@ -175,7 +175,7 @@ def _for_get(cache: Cache, request: CacheRequest, response: Response) -> StoredR
     """RFC 9110, 9.3.3: the response to a POST that states, with a lifetime, that a GET of its URL would give the
     same.
     """
-    if request.method != "POST" or first(response.fields, b"content-location") is None:
+    if request.method != "POST" or request.overridden or first(response.fields, b"content-location") is None:
         return None
     if cache.routing.has_users:
         # Its user may be named by what no field shows, and a route for GET only does not name the user of a POST.

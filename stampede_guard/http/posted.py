@@ -22,12 +22,12 @@ __all__ = ["posted", "queried"]
 async def posted(
     app: Any, request: CacheRequest, receive: Receive, send: Send, cache: Cache, *, bypassed: bool
 ) -> None:
-    """Like a GET, if its body is not too large, and the client sends neither a condition nor `no-store`. Otherwise
-    like any other POST.
+    """Like a GET, if its body is not too large, and the client sends neither a condition nor `no-store`, nor another
+    method in a field. Otherwise like any other POST.
     """
     body, again = None, receive
     read: list[Message] = []
-    if request.plain and not request.only_for_itself:
+    if request.plain and not request.only_for_itself and not request.overridden:
         body, again, read = await _read(request, receive, cache)
     if body is None:
         await unsafe(app, request, again, send, cache)

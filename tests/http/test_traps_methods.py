@@ -9,6 +9,7 @@ import pytest
 
 from stampede_guard import CacheRoute
 from stampede_guard.errors import StoreUnavailable
+from tests.http.asgi import request
 from tests.http.fleet import App, Fleet, cached, start, status_of
 
 PREFLIGHT = {
@@ -160,3 +161,13 @@ async def test_an_answer_to_a_post_that_could_not_be_stored_makes_nobody_wait(
             assert (await fleet.get(method="POST")).body == b"answer 1"
         async with asyncio.timeout(60):
             assert (await fleet.get()).body == b"answer 2"
+
+
+@pytest.mark.parametrize("name", ["X-HTTP-Method-Override", "X_HTTP_Method_Override", "http-method-override"])
+async def test_a_get_that_means_another_method_goes_past_the_cache_in_any_spelling(name: str) -> None:
+    app = App(cached())
+    async with Fleet(app) as fleet:
+        await fleet.get()
+        for number in (2, 3):
+            answer = await request(fleet.middlewares[0], "GET", "/", fields=[(name, "DELETE")])
+            assert answer.body == b"answer %d" % number

@@ -124,13 +124,25 @@ async def test_a_body_over_the_bound_goes_past_the_route_whole() -> None:
         assert chunked.body == b"3:" + body
 
 
-@pytest.mark.parametrize("field", ["cookie", "authorization", "x_api_key", "if_none_match", "range"])
-async def test_a_post_with_credentials_or_conditions_goes_past_the_route(field: str) -> None:
+@pytest.mark.parametrize(
+    "field", ["cookie", "authorization", "x_api_key", "if_none_match", "range", "x_http_method_override"]
+)
+async def test_a_post_with_credentials_conditions_or_another_method_goes_past_the_route(field: str) -> None:
     app = echoing()
     async with Fleet(app, routes=[ROUTE]) as fleet:
         await post(fleet)
         assert (await post(fleet, **{field: "mine"})).body[:2] == b"2:"
         assert (await post(fleet)).body[:2] == b"1:"
+
+
+async def test_a_post_that_means_another_method_is_carried_out_each_time_and_poisons_nothing() -> None:
+    app = echoing()
+    async with Fleet(app, routes=[ROUTE]) as fleet:
+        for number in (1, 2):
+            deleted = await post(fleet, x_http_method_override="DELETE")
+            assert deleted.body == b"%d:" % number + QUESTION
+            assert "fwd=method" in status_of(deleted)
+        assert (await post(fleet)).body[:2] == b"3:"
 
 
 async def test_a_stale_post_is_renewed_with_its_own_body() -> None:

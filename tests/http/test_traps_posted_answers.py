@@ -87,3 +87,10 @@ async def test_a_length_that_is_no_number_or_there_twice_is_not_stored(
         await fleet.get(method=method)
         assert "stored" not in status_of(await fleet.get())
         assert app.calls == 2
+
+
+async def test_an_answer_to_a_post_that_means_another_method_is_stored_for_no_get() -> None:
+    app = App(cached(content_location="/"))
+    async with Fleet(app) as fleet:
+        await fleet.get(method="POST", x_http_method_override="DELETE")
+        assert (await fleet.get()).body == b"answer 2"

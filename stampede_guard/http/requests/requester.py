@@ -238,7 +238,13 @@ def _digest(told: object) -> bytes:
 
 
 _OVERRIDES = frozenset(
-    {b"x-http-method", b"x-http-method-override", b"x-method-override", b"x-original-method"}
+    {
+        b"http-method-override",
+        b"x-http-method",
+        b"x-http-method-override",
+        b"x-method-override",
+        b"x-original-method",
+    }
 )
 _PLACES = frozenset(
     b"""
@@ -264,7 +270,7 @@ def _is_place(name: bytes) -> bool:
 
 def overrides_method(names: Iterable[bytes]) -> bool:
     """Whether an application may treat the request as one with another method."""
-    return not _OVERRIDES.isdisjoint(names)
+    return not _OVERRIDES.isdisjoint([name.replace(b"_", b"-") for name in names])
 
 
 def forwarded_part(names: AbstractSet[bytes], fields: Fields, *, scheme: str, host: str) -> str:
