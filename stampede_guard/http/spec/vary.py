@@ -59,40 +59,40 @@ def normal_value(name: bytes, value: bytes) -> bytes:
     field.
 
     RFC 9111, 4.1, allows this if the field's own definition makes the values equivalent. For an unknown field only
-    the white space of a list is normalised. A value with a quoted string in it stays unchanged.
+    the white space of a list is normalised. A value with a quoted string in it stays unchanged. So does a field that is
+    no list, and a malformed value:
+
+    1. A client sends `Accept-Language: fr,,`. 2. Its application cannot read that, and answers in its own language.
+    3. Read leniently, it would be the answer for `fr`.
     """
     if b'"' in value:
         return value
     special = _KNOWN.get(name)
     if special is not None:
         return special(value)
-    return b",".join(part.strip() for part in value.split(b","))
+    return b",".join(part.strip(b" \t") for part in value.split(b","))
 
 
 def _weighted(value: bytes) -> list[tuple[float, bytes]] | None:
-    """Members of a preference list, lower-case, with their weight (RFC 9110, 12.4.2); None if one is malformed."""
+    """Members of a preference list, lower-case, with their weight (RFC 9110, 12.4.2); None if one is malformed, or
+    empty.
+    """
     found = []
     for member in value.lower().split(b","):
-        what, *parameters = (part.strip() for part in member.split(b";"))
-        if not what:
-            continue
-        weight = 1.0
-        for parameter in parameters:
-            key, _, number = parameter.partition(b"=")
-            if key.strip() != b"q" or _QVALUE.fullmatch(number.strip()) is None:
-                return None
-            weight = float(number)
-        found.append((weight, what))
+        read = _PREFERENCE.fullmatch(member.strip(b" \t"))
+        if read is None:
+            return None
+        found.append((float(read[2] or 1), read[1]))
     return found
 
 
 def _preferences(value: bytes) -> bytes:
     """In order of preference, equal weights in alphabetical order. Refused members (`q=0`) come last. Two old names
-    mean the same as the new ones (8.4.1).
+    mean the same as the new ones (8.4.1). Empty members count as missing: at worst the answer is not compressed.
     """
-    weighted = _weighted(value)
+    weighted = _weighted(b",".join([member for member in value.split(b",") if member.strip(b" \t")]))
     if weighted is None:
-        return b",".join(part.strip().lower() for part in value.split(b","))
+        return value
     codings = {(weight, _CODINGS.get(what, what)) for weight, what in weighted}
     return _written(sorted(codings, key=lambda pair: (-pair[0], pair[1])))
 
@@ -103,7 +103,7 @@ def _languages(value: bytes) -> bytes:
     """
     weighted = _weighted(value)
     if weighted is None:
-        return b",".join(part.strip().lower().replace(b" ", b"") for part in value.split(b","))
+        return value
     return _written(sorted(weighted, key=lambda pair: -pair[0]))
 
 
@@ -113,11 +113,28 @@ def _written(weighted: list[tuple[float, bytes]]) -> bytes:
 
 _LONGEST = 256
 _FEW = 8
-_QVALUE = re.compile(rb"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
+_PREFERENCE = re.compile(
+    rb"([!#$%&'*+\-.^_`|~0-9a-z]+)(?:[ \t]*;[ \t]*q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?))?"
+)
 _CODINGS = {b"x-gzip": b"gzip", b"x-compress": b"compress"}
+_NO_LISTS = (
+    b"authorization",
+    b"cookie",
+    b"from",
+    b"host",
+    b"origin",
+    b"proxy-authorization",
+    b"referer",
+    b"user-agent",
+)
+
+
+def _unchanged(value: bytes) -> bytes:
+    return value
 
 
 _KNOWN: Mapping[bytes, Callable[[bytes], bytes]] = {
     b"accept-encoding": _preferences,
     b"accept-language": _languages,
+    **dict.fromkeys(_NO_LISTS, _unchanged),
 }
