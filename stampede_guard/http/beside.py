@@ -15,6 +15,7 @@ from stampede_guard.http.requests.exchange import Message, Receive, Send
 from stampede_guard.http.requests.request import CacheRequest, parsed
 from stampede_guard.http.requests.routes import Scope
 from stampede_guard.http.requests.settings import Settings
+from stampede_guard.http.spec.groups import ALIASES
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.status import CacheStatus
 from stampede_guard.http.uncacheable.outlook import outlook
@@ -45,6 +46,8 @@ async def beside(
                     cache.uncacheable.renew(visitor, path)
             elif found == "storable":
                 _forget(cache, scope, path, visitor, Response(message["status"], tuple(headers)))
+            if settings.strip_groups:
+                headers = [pair for pair in headers if pair[0].lower() not in ALIASES]
             message = {**message, "headers": [*headers, *added]}
         await send(message)
 

@@ -79,6 +79,14 @@ async def test_the_names_that_cdns_use_are_removed_if_that_is_wanted() -> None:
         assert "hit" not in status_of(await fleet.get())
 
 
+async def test_they_are_also_removed_from_what_goes_past_the_cache() -> None:
+    app = App({"cache-control": "no-store", "Surrogate-Key": "a"})
+    async with Fleet(app, strip_groups=True) as fleet:
+        answers = [await fleet.get() for _ in range(4)]
+        assert "fwd=bypass; detail=uncacheable" in status_of(answers[-1])
+        assert all(answer.get("surrogate-key") is None for answer in answers)
+
+
 @pytest.mark.parametrize("groups", ["a", '"a', " ".join(f'"{n}",' for n in range(65)) + '"a"'])
 async def test_a_response_whose_groups_cannot_be_known_is_not_stored(groups: str) -> None:
     app = App(cached(cache_groups=groups))
