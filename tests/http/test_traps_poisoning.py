@@ -336,3 +336,14 @@ async def test_two_middlewares_share_nothing_whatever_they_are_called() -> None:
                 }
                 assert len(keys) == 4
         assert own.prefix == "http3:"
+
+
+@pytest.mark.parametrize("lines", [["inside", "shop.example"], ["shop.example", "inside"]])
+async def test_a_second_line_about_the_host_shares_no_entry_with_those_who_send_one(lines: list[str]) -> None:
+    """A proxy adds its line to the one of the client, which names the host that the application itself has."""
+    app = App(cached())
+    async with Fleet(app) as fleet:
+        for number, told in enumerate((lines, lines[::-1], ["shop.example"]), 1):
+            fields = [("host", "inside"), *(("x-forwarded-host", line) for line in told)]
+            answer = await request(fleet.middlewares[0], "GET", "/", fields=fields)
+            assert answer.body == b"answer %d" % number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
@@ -279,7 +280,8 @@ def forwarded_part(names: AbstractSet[bytes], fields: Fields, *, scheme: str, ho
     A client that invents these fields gets its own entries, and cannot poison other clients' entries.
     """
     told = told_places(names, fields, scheme=scheme, host=host)
-    return repr(sorted(set(told))) if told else ""
+    # In the order of each field's lines: an application may believe the first or the last.
+    return repr(sorted(told, key=lambda pair: pair[0])) if told else ""
 
 
 def told_places(
@@ -296,10 +298,12 @@ def told_places(
         b"x-scheme": scheme,
     }
     told = []
+    lines = Counter([name for name, _ in fields if name in places])
     for name, value in fields:
         if name == b"forwarded":
             told += [(name, pair) for pair in _host_and_proto(value)]
-        elif name in places and value.strip().lower().decode("latin-1") != own.get(name):
+        elif lines[name] > 1 or (name in places and value.strip().lower().decode("latin-1") != own.get(name)):
+            # Of two lines, the one with the request's own host counts, too.
             told.append((name, value.strip()))
     # The port is left out of a host if it is that of the scheme. For a proxy's own scheme it may be another one.
     return told and told + [(b"host", line) for line in _hosts(fields) if line.decode("latin-1") != host]
