@@ -117,6 +117,7 @@ _ITEM = re.compile(
     rb"|(?P<token>[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*)"
     rb"|(?P<boolean>\?[01])"
     rb"|(?P<bytes>:[A-Za-z0-9+/=]*:)"
+    rb'|(?P<other>@-?[0-9]{1,15}|%"(?:[ !#$&-~]|%[0-9a-f]{2})*")'
 )
 _BARE = rb"(?:" + re.sub(rb"\?P<[a-z]+>", rb"?:", _ITEM.pattern) + rb")"
 _WITH = _BARE + rb"(?:; *[a-z*][a-z0-9_\-.*]*(?:=" + _BARE + rb")?)*"
@@ -201,7 +202,9 @@ def _as_argument(item: re.Match[bytes]) -> bytes:
     return unquoted(item[0]) if item["text"] is not None else item[0]
 
 
-_PARAMETER = re.compile(rb"; *[a-z*][a-z0-9_\-.*]*(?:=(?:[^\s,;\"]+|\"(?:[ !#-\[\]-~]|\\[\"\\])*\"))?")
+_PARAMETER = re.compile(
+    rb'; *[a-z*][a-z0-9_\-.*]*(?:=(?:%"[ !#-~]*"|[^\s,;"]+|"(?:[ !#-\[\]-~]|\\["\\])*"))?'
+)
 
 
 def _after_parameters(text: bytes, place: int) -> int:

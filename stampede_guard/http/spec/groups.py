@@ -17,7 +17,7 @@ MOST_GROUPS = 64
 LONGEST_GROUP = 1024
 """Characters. RFC 9875, 2, asks for 32 at least."""
 
-_BARE = rb'(?:"(?:[ !#-\[\]-~]|\\["\\])*"|[-?:A-Za-z0-9*][!#$%&\'*+\-.^_`|~0-9A-Za-z:/=]*)'
+_BARE = rb'(?:%?"(?:[ !#-\[\]-~]|\\["\\])*"|[-?:@A-Za-z0-9*][!#$%&\'*+\-.^_`|~0-9A-Za-z:/=]*)'
 _MEMBER = re.compile(rb'"((?:[ !#-\[\]-~]|\\["\\])*)"(?:; *[a-z*][a-z0-9_\-.*]*(?:=' + _BARE + rb")?)*[ \t]*")
 _COMMA = re.compile(rb",[ \t]*")
 _ESCAPED = re.compile(rb'\\(["\\])')

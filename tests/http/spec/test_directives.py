@@ -98,6 +98,8 @@ def test_a_list_of_fields_loses_to_the_directive_without_one() -> None:
         (b"max-age=60;a=1;b, must-revalidate", {b"max-age": b"60", b"must-revalidate": None}),
         (b'max-age=60, foo=(a "b" 1;c=2 ?1);d', {b"max-age": b"60"}),
         (b"foo=(), max-age=60", {b"max-age": b"60"}),
+        (b"foo=@1659578233, max-age=60;at=@0", {b"max-age": b"60"}),
+        (b'foo=%"f%c3%bc", max-age=60;why=%"a, b"', {b"max-age": b"60"}),
         (b"max-age=60 , \tno-store", {b"max-age": b"60", b"no-store": None}),
     ],
 )

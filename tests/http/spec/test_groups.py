@@ -21,6 +21,7 @@ def groups(value: str, name: bytes = b"cache-groups") -> tuple[str, ...] | None:
         ('"a", "b"', ("a", "b")),
         ('"b" ,\t"a","b"', ("b", "a")),
         ('"a";x=1;y="z, \\" \\\\";q, "b"', ("a", "b")),
+        ('"a";at=@1659578233;why=%"z, b", "b"', ("a", "b")),
         (r'"say \"a\" \\ b"', ('say "a" \\ b',)),
         ('"scripts", "Scripts"', ("scripts", "Scripts")),
         ('""', ("",)),
