@@ -17,7 +17,7 @@ from stampede_guard.http.requests.requester import is_safe_listed
 from stampede_guard.http.requests.settings import Settings
 from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.directives import MOST_SECONDS, Directives, effective
-from stampede_guard.http.spec.fields import first, has, is_of_one_requester, token, without
+from stampede_guard.http.spec.fields import first, has, is_of_one_requester, lines, token, without
 from stampede_guard.http.spec.freshness import Lifetime, corrected_initial_age, lifetime
 from stampede_guard.http.spec.groups import groups_of
 from stampede_guard.http.spec.message import Fields, Request, Response
@@ -256,8 +256,8 @@ def _names_varied(request: CacheRequest, response: Response) -> tuple[bytes, ...
 def _varies_unsaid(response: Response) -> set[bytes]:
     """Request fields that selected the response, although its Vary omits them."""
     found = set()
-    coding = (first(response.fields, b"content-encoding") or b"identity").lower()
-    if coding != b"identity":
+    coding = b", ".join(lines(response.fields, b"content-encoding")).lower()
+    if coding not in (b"", b"identity"):
         # Otherwise a client that cannot read it would be served a compressed body.
         found.add(b"accept-encoding")
     if (first(response.fields, b"access-control-allow-origin") or b"*") != b"*":

@@ -137,3 +137,19 @@ async def test_the_variants_of_a_page_go_with_it() -> None:
         await fleet.get(method="PUT")
         for accepted in ("gzip", ""):
             assert "hit" not in status_of(await fleet.get(accept_encoding=accepted))
+
+
+async def test_the_second_of_two_codings_counts_too() -> None:
+    app = App()
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        codings = [(b"content-encoding", b"identity"), (b"content-encoding", b"gzip")]
+        headers = [(b"cache-control", b"max-age=60"), *codings]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"answer %d" % number})
+
+    app.handler = handler
+    async with Fleet(app) as fleet:
+        await fleet.get(accept_encoding="gzip")
+        assert (await fleet.get()).body == b"answer 2"
+        assert (await fleet.get(accept_encoding="gzip")).body == b"answer 1"
