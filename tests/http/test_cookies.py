@@ -12,6 +12,7 @@ from stampede_guard import CacheRoute, Misuse
 from stampede_guard.http.requests.choosing import MOST_VALUE_BYTES
 from stampede_guard.http.requests.settings import Settings
 from stampede_guard.http.users.cookies import MOST_COOKIE_BYTES, read_cookies
+from tests.http.asgi import request
 from tests.http.fleet import App, Fleet, cached, status_of
 from tests.support.counted import counted
 
@@ -39,6 +40,7 @@ async def test_each_value_of_a_named_cookie_has_its_own_entry() -> None:
         "LANG=de",
         "lang=de; lang=en",
         'a="; lang=de"',
+        "lang",
         "lang=" + "x" * (MOST_VALUE_BYTES + 1),
         "lang=" + "x" * MOST_COOKIE_BYTES,
     ],
@@ -62,7 +64,22 @@ async def test_other_cookies_can_be_ignored() -> None:
         assert "hit" in status_of(await fleet.get(cookie="sid=2; lang=de"))
         assert "hit" not in status_of(await fleet.get(cookie="lang=en; sid=1"))
         for _ in range(2):
-            assert "hit" not in status_of(await fleet.get(cookie="lang=de; lang=en"))
+            for unclear in ("lang=de; lang=en", "lang; lang=de"):
+                assert "hit" not in status_of(await fleet.get(cookie=unclear))
+
+
+@pytest.mark.parametrize("lines", [["", "lang=de"], ["lang=de", ""], ["lang=de", "", ""]])
+@pytest.mark.parametrize("route", [LANG, CacheRoute("/*", ttl=60, private_to="cookie:lang")])
+async def test_a_cookie_in_one_of_several_lines_has_an_entry_of_its_own(
+    lines: list[str], route: CacheRoute
+) -> None:
+    """1. A framework reads the first line only. 2. The cookie is in the second one. 3. It answers as without it."""
+    app = App({})
+    async with Fleet(app, routes=[route]) as fleet:
+        for _ in range(2):
+            fields = [("cookie", line) for line in lines]
+            assert (await request(fleet.middlewares[0], "GET", "/", fields=fields)).body == b"answer 1"
+        assert (await fleet.get(cookie="lang=de")).body == b"answer 2"
 
 
 async def test_a_key_function_cannot_write_a_cookie_into_the_key() -> None:

@@ -90,7 +90,7 @@ class Routing:
         if found is None or any(len(value) > MOST_VALUE_BYTES for value in found.named.values()):
             return RouteChoice(passed="cookies")
         # Also without a cookie: so no result of the function can look like a cookie.
-        return RouteChoice(route, repr((sorted(found.named.items()), choice.part)))
+        return RouteChoice(route, repr((sorted(found.named.items()), choice.part)) + found.places)
 
     def _by_function(
         self, route: CacheRoute, key: Callable[[Scope], str | None], scope: Scope

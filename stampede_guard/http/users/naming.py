@@ -9,7 +9,7 @@ from typing import Any
 
 from stampede_guard.http.spec.fields import lines, token
 from stampede_guard.http.spec.message import Fields
-from stampede_guard.http.users.cookies import cookie
+from stampede_guard.http.users.cookies import read_cookies
 from stampede_guard.values.parts.parts import digest
 
 __all__ = ["MOST_USER_BYTES", "PrivateTo", "header_of", "user_digest", "wrong_naming"]
@@ -63,8 +63,8 @@ def user_digest(naming: PrivateTo, scope: MutableMapping[str, Any], fields: Fiel
         return _digest("function", b"", named.encode("utf-8", "surrogatepass"))
     kind, name = _read(naming)
     if kind == "cookie":
-        value = cookie(fields, name)
-        return None if value is None else _digest(kind, name, value)
+        read = read_cookies(fields, (name,))
+        return None if read is None else _digest(kind, name, read.named.get(name, b""), read.places)
     found = lines(fields, name)
     if len(found) > 1:
         # The application may believe either of them.
@@ -72,7 +72,7 @@ def user_digest(naming: PrivateTo, scope: MutableMapping[str, Any], fields: Fiel
     return _digest(kind, name, found[0]) if found else ""
 
 
-def _digest(kind: str, name: bytes, value: bytes) -> str | None:
+def _digest(kind: str, name: bytes, value: bytes, places: str = "") -> str | None:
     if len(value) > MOST_USER_BYTES:
         return None
-    return digest(repr((kind, name, value))) if value else ""
+    return digest(repr((kind, name, value)) + places) if value else ""
