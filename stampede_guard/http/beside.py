@@ -37,7 +37,7 @@ async def beside(
 
     async def forward(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = message.get("headers", ())
+            headers = list(message.get("headers", ()))
             found = outlook(message["status"], headers, *judged)
             if found == "undeclared":
                 found = "storable" if settings.routes and _has_route(cache, scope) else "hopeless"

@@ -57,6 +57,21 @@ async def ripe(fleet: Fleet, count: int = MANY, **fields: str) -> None:
     fleet.clock.advance(RIPENING + 1)
 
 
+async def test_the_fields_of_what_goes_past_may_be_any_iterable() -> None:
+    app = App()
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        headers = ((name, b"no-store") for name in (b"cache-control", b"x-last"))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+    app.handler = handler
+    async with Fleet(app) as fleet:
+        await remembered(fleet)
+        answer = await fleet.get()
+        assert (answer.get("cache-control"), answer.get("x-last")) == ("no-store", "no-store")
+
+
 async def test_a_url_that_could_not_be_stored_goes_past_the_store_and_the_flights() -> None:
     async with Fleet(App({CC: "no-store"})) as fleet:
         await remembered(fleet)
