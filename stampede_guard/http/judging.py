@@ -121,13 +121,19 @@ def judge(
         nominated=nominated(request.fields, names),
         nonce=(nonce or secrets.token_hex(6)) if names else "",
         part=() if held is None else (held.first, held.last, -1 if held.length is None else held.length),
-        asked=b"" if held is None else first(request.fields, b"range") or b"",
+        asked=b"" if held is None else _range_of(request),
         keep=_keep(response, directives, settings, varies=bool(names)),
         targeted=directives.targeted,
         guessed=not _is_declared(directives, life),
         tags=_tags(request, groups, search),
         search=search,
     )
+
+
+def _range_of(request: CacheRequest) -> bytes:
+    """Of two Range lines, the application may have answered either."""
+    told = lines(request.fields, b"range")
+    return told[0] if len(told) == 1 else b""
 
 
 def _as_asked(request: CacheRequest, method: str) -> Request:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.http.asgi import request
 from tests.http.fleet import Fleet
-from tests.http.parts.test_stored_parts import File
+from tests.http.parts.test_stored_parts import File, get
 from tests.http.suite.play import Answer
 
 LENGTHS = (40, 40, 64, 20)
@@ -81,3 +83,12 @@ def test_no_response_has_bytes_of_two_versions(
     steps: list[tuple[str, str, str]], weak: bool, obeys: bool, most: int
 ) -> None:
     asyncio.run(play(steps, weak=weak, obeys=obeys, most=most))
+
+
+@pytest.mark.parametrize("lines", [["bytes=0-4", "bytes=5-9"], ["bytes=5-9", "bytes=0-4"]])
+async def test_of_two_range_lines_the_application_may_have_answered_either(lines: list[str]) -> None:
+    async with Fleet(File()) as fleet:
+        fields = [("range", line) for line in lines]
+        await request(fleet.middlewares[0], "GET", "/", fields=fields)
+        await get(fleet, 0, 4)
+        await get(fleet, 5, 9)
