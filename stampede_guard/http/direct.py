@@ -106,7 +106,9 @@ async def changing_others(
 
     async def forward(message: Message) -> None:
         if message["type"] == "http.response.start":
-            fields = as_fields(message.get("headers", ()))
+            # A list: it is read twice.
+            message = {**message, "headers": list(message.get("headers", ()))}
+            fields = as_fields(message["headers"])
             if not _NAMES_OTHERS.isdisjoint([name for name, _ in fields]):
                 await _drop_others(scope, Response(message["status"], fields), cache, paths)
         await send(message)

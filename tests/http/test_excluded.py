@@ -159,3 +159,17 @@ async def test_no_command_is_sent_for_a_change_that_names_no_stored_page(
         with counted() as calls:
             await fleet.get("/admin/reports", method="POST")
         assert not [name for name in calls if name.startswith(("Cache.invalidate", "Engine."))]
+
+
+async def test_the_fields_of_an_excluded_answer_may_be_any_iterable() -> None:
+    app = App()
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        headers = ((name, b"/") for name in (b"location", b"x-last"))
+        await send({"type": "http.response.start", "status": 201, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+    app.handler = handler
+    async with Fleet(app, exclude=("/admin/*",)) as fleet:
+        answer = await fleet.get("/admin/reports", method="POST")
+        assert (answer.get("location"), answer.get("x-last")) == ("/", "/")
