@@ -89,6 +89,16 @@ async def test_a_304_from_the_store_has_its_tag_and_what_else_it_must_and_no_bod
         assert answer.get("content-length") is None
 
 
+async def test_a_304_from_the_store_may_be_read_by_the_scripts_that_may_read_the_whole() -> None:
+    fields = {"access-control-allow-origin": "https://a.test", "access-control-expose-headers": "etag"}
+    app = App(cached(etag='"a"') | fields)
+    async with Fleet(app) as fleet:
+        await fleet.get(origin="https://a.test")
+        answer = await fleet.get(origin="https://a.test", if_none_match='"a"')
+        assert (answer.status, "hit" in status_of(answer)) == (304, True)
+        assert all(answer.get(name) == value for name, value in fields.items())
+
+
 async def test_set_cookie_lines_stay_apart() -> None:
     app = App()
 

@@ -34,7 +34,8 @@ _IN_304 = frozenset(
         b"set-cookie",
     }
 )
-"""RFC 9110, 15.4.5, and fields about the cache itself; and any other targeted field (RFC 9213, 2), by its ending.
+"""RFC 9110, 15.4.5, and fields about the cache itself; and any other targeted field (RFC 9213, 2), by its ending, and
+those of CORS, by their beginning: without them, a script that made the condition itself may not read the 304.
 """
 _TAG = re.compile(rb'(?:[^",]|"[^"]*"?)+')
 """The text between commas outside quotes. An entity-tag has no escapes (8.8.3), so this is not a list of quoted
@@ -81,7 +82,14 @@ def not_modified(response: Response) -> Response:
     """
     kept = _IN_304 if has(response.fields, b"etag") else _IN_304 | {b"last-modified"}
     return Response(
-        304, tuple(pair for pair in response.fields if pair[0] in kept or pair[0].endswith(b"-cache-control"))
+        304,
+        tuple(
+            pair
+            for pair in response.fields
+            if pair[0] in kept
+            or pair[0].endswith(b"-cache-control")
+            or pair[0].startswith(b"access-control-")
+        ),
     )
 
 
