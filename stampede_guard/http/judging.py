@@ -6,6 +6,7 @@ import functools
 import hashlib
 import re
 import secrets
+from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
@@ -213,8 +214,8 @@ def _stricter(
     """
     if _is_malformed(response) or _CONTROL.search(b"".join([value for _, value in request.fields])):
         return "malformed"
-    known = names_somebody(request, settings)
-    if known and not _is_for_all(request, directives):
+    known = _known_by(request, settings)
+    if known and not _is_for_all(known, directives):
         return "credentials"
     safe = settings.heuristics and is_safe_listed(request.fields)
     if is_about_one_request(response.status) and b"public" not in directives:
@@ -271,12 +272,17 @@ def _varies_unsaid(response: Response) -> set[bytes]:
     return found
 
 
-def names_somebody(request: CacheRequest, settings: Settings) -> bool:
-    """Whether the request identifies its user, and its response might be stored for others."""
+def _known_by(request: CacheRequest, settings: Settings) -> AbstractSet[bytes]:
+    """The fields that identify the user of a request whose response might be stored for others."""
     if request.user or request.route is not None:
         # A route has been chosen only if the request has nothing of that kind that is not in its key.
-        return False
-    return bool(settings.credentials({name for name, _ in request.fields}, request.route))
+        return frozenset()
+    return settings.credentials({name for name, _ in request.fields}, request.route)
+
+
+def names_somebody(request: CacheRequest, settings: Settings) -> bool:
+    """Whether the request identifies its user, and its response might be stored for others."""
+    return bool(_known_by(request, settings))
 
 
 def is_anybodys(request: CacheRequest, settings: Settings) -> bool:
@@ -284,13 +290,14 @@ def is_anybodys(request: CacheRequest, settings: Settings) -> bool:
     return request.method != "HEAD" and not names_somebody(request, settings)
 
 
-def _is_for_all(request: CacheRequest, directives: Directives) -> bool:
+def _is_for_all(known: AbstractSet[bytes], directives: Directives) -> bool:
     """RFC 9111, 3.5, for every field that identifies the user. must-revalidate has this meaning for Authorization
-    only: applications that send it with a cookie do not mean that.
+    only: applications that send it with a cookie do not mean that. So it is not enough for a request that has both, as
+    to a site that asks all its visitors for one password.
     """
     if b"public" in directives or b"s-maxage" in directives:
         return True
-    return b"must-revalidate" in directives and has(request.fields, b"authorization")
+    return b"must-revalidate" in directives and known <= {b"authorization"}
 
 
 def _on_the_way(life: Lifetime) -> float:

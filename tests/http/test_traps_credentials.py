@@ -77,6 +77,18 @@ async def test_an_answer_to_authorization_is_shared_only_where_it_says_so(contro
             assert (answer.body == b"answer 1") is shared
 
 
+@pytest.mark.parametrize(("control", "shared"), [("must-revalidate", False), ("public", True)])
+async def test_what_is_for_all_who_know_a_password_is_not_for_all_who_have_a_session(
+    control: str, shared: bool
+) -> None:
+    """A browser sends both to a site that asks all its visitors for one password."""
+    app = App({"cache-control": f"max-age=60, {control}"})
+    async with Fleet(app) as fleet:
+        await fleet.get(authorization="Basic all", cookie="session=me")
+        answer = await fleet.get(authorization="Basic all", cookie="session=you")
+        assert ("hit" in status_of(answer)) is shared
+
+
 @pytest.mark.parametrize("field", CREDENTIALS)
 async def test_no_lifetime_is_guessed_for_an_answer_to_somebody(field: str) -> None:
     said_nothing = {"last-modified": "Wed, 01 Jan 2020 00:00:00 GMT", "etag": '"a"'}

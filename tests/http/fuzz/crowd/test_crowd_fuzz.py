@@ -48,7 +48,7 @@ def _kept_alive(self: Fetch, exchange: Exchange) -> None:
 
 
 MISSING: dict[str, tuple[Any, str, Any, str, int]] = {
-    "credentials": (judging, "names_somebody", lambda *_: False, "made with a cookie", 29),
+    "credentials": (judging, "_known_by", lambda *_: frozenset(), "made with a cookie", 29),
     "what may be stored": (judging, "may_store", lambda *_: None, "for one client only", 2),
     "variants": (StoredResponse, "is_for", lambda *_: True, "another cookie", 15),
     "lifetimes": (StoredResponse, "serves_all", lambda *_: True, "s stale", 57),
