@@ -169,7 +169,9 @@ class AnswerToPost:
             return self
         if content_length(self._draft.fields) in (None, self._size):
             whole = with_body(self._draft, b"".join(self._body), add_etag=False)
-            await self._put(replace(whole, age=whole.age + self._cache.now() - self._began))
+            # The clock may have been set back meanwhile.
+            seconds = max(0.0, self._cache.now() - self._began)
+            await self._put(replace(whole, age=whole.age + seconds))
         return None
 
 

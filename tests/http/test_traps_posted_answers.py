@@ -89,6 +89,18 @@ async def test_a_length_that_is_no_number_or_there_twice_is_not_stored(
         assert app.calls == 2
 
 
+async def test_a_clock_that_is_set_back_meanwhile_makes_it_fresh_for_no_longer() -> None:
+    app = SlowPosts()
+    async with Fleet(app) as fleet:
+        cache = fleet.middlewares[0].cache
+        posting = asyncio.ensure_future(fleet.get(method="POST"))
+        await app.begun.wait()
+        cache.now = lambda: fleet.clock() - 3600
+        app.more.set()
+        await posting
+        assert "hit; ttl=60" in status_of(await fleet.get())
+
+
 async def test_an_answer_to_a_post_that_means_another_method_is_stored_for_no_get() -> None:
     app = App(cached(content_location="/"))
     async with Fleet(app) as fleet:
