@@ -21,6 +21,7 @@ from stampede_guard.http.spec.status import CacheStatus
 from stampede_guard.http.uncacheable.outlook import outlook
 from stampede_guard.http.uncacheable.templates import template_of
 from stampede_guard.http.uncacheable.urls import Visitor, visitor_of
+from stampede_guard.http.users.sessions import session_of
 
 __all__ = ["beside", "learn"]
 
@@ -34,6 +35,7 @@ async def beside(
     path, settings = scope["path"], cache.settings
     judged = (settings.targets, settings.heuristics, _most_bytes(settings))
     added = _lines(settings.name if settings.cache_status else "", settings.x_cache)
+    session = session_of(scope) if "session" in scope else None
 
     async def forward(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -45,7 +47,7 @@ async def beside(
                 if worn:
                     cache.uncacheable.renew(visitor, path)
             elif found == "storable":
-                _forget(cache, scope, path, visitor, Response(message["status"], tuple(headers)))
+                _forget(cache, scope, path, visitor, Response(message["status"], tuple(headers)), session)
             if settings.strip_groups:
                 headers = [pair for pair in headers if pair[0].lower() not in ALIASES]
             message = {**message, "headers": [*headers, *added]}
@@ -81,14 +83,16 @@ def _has_route(cache: Cache, scope: Scope) -> bool:
     return target is not None and cache.routing.choose(scope, fields, names, target).route is not None
 
 
-def _forget(cache: Cache, scope: Scope, path: str, visitor: Visitor, response: Response) -> None:
+def _forget(
+    cache: Cache, scope: Scope, path: str, visitor: Visitor, response: Response, session: str | None
+) -> None:
     """For a response that may be stored, perhaps not for this request: the next one is cached."""
     fields, names, target = parsed(scope)
     if target is None:
         return
     choice = cache.routing.choose(scope, fields, names, target)
     request = CacheRequest.of(scope, choice, fields, names, target)
-    if lift(cache, request, response):
+    if lift(cache, request, response, session):
         cache.uncacheable.forget(visitor, path, template_of(scope, path))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
@@ -25,6 +26,7 @@ from stampede_guard.http.spec.groups import invalidated_groups
 from stampede_guard.http.spec.invalidation import invalidated_targets
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.status import CacheStatus
+from stampede_guard.http.users.sessions import session_of
 
 __all__ = ["AnswerToPost", "changing_others", "direct", "lift", "unsafe"]
 
@@ -40,12 +42,13 @@ async def direct(
     seen: Callable[[int, Fields], None] | None = None,
 ) -> None:
     """With its own scope and `receive`, and without a buffer. `seen` gets the status and fields of the response."""
+    session = session_of(request.scope) if status.detail == "uncacheable" else None
 
     async def forward(message: Message) -> None:
         if message["type"] == "http.response.start":
             fields = as_fields(message.get("headers", ()))
             if status.detail == "uncacheable":
-                lift(cache, request, Response(message["status"], fields))
+                lift(cache, request, Response(message["status"], fields), session)
             if seen is not None:
                 seen(message["status"], fields)
             message = {**message, "headers": marked(fields, status, cache.settings)}
@@ -54,12 +57,12 @@ async def direct(
     await app(request.scope, receive, forward)
 
 
-def lift(cache: Cache, request: CacheRequest, response: Response) -> bool:
+def lift(cache: Cache, request: CacheRequest, response: Response, session: str | None) -> bool:
     """Requests for this URL wait and ask the store again, if this response to one that did not could be stored.
-    Returns whether it could.
+    Returns whether it could. `session`: before the application was called.
     """
     now = cache.now()
-    found = judge(request, response, cache.settings, requested_at=now, received_at=now)
+    found = judge(request, response, cache.settings, requested_at=now, received_at=now, session=session)
     if not (isinstance(found, StoredResponse) and found.may_be_shared(found.age)):
         return False
     cache.marks.drop(key := cache.key_of(request))
@@ -73,6 +76,7 @@ async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, 
     # Its response may be stored for the GETs of all: so no credential is in the key.
     request = replace(request, user="", route=None)
     later: AnswerToPost | None = None
+    session = session_of(request.scope) if request.method == "POST" else None
 
     async def forward(message: Message) -> None:
         nonlocal later
@@ -87,7 +91,7 @@ async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, 
             if groups := invalidated_groups(request.method, response):
                 await cache.invalidate_groups(tags_invalidated(groups, request.target, request.fields))
             if not message.get("trailers"):
-                later = await AnswerToPost.begin(cache, request, response)
+                later = await AnswerToPost.begin(cache, request, response, session)
             message = {**message, "headers": marked(fields, status, cache.settings)}
         elif later is not None:
             later = await later.take(message)
@@ -147,11 +151,13 @@ class AnswerToPost:
         self._size = 0
 
     @classmethod
-    async def begin(cls, cache: Cache, request: CacheRequest, response: Response) -> Self | None:
+    async def begin(
+        cls, cache: Cache, request: CacheRequest, response: Response, session: str | None
+    ) -> Self | None:
         """None: it will not be stored. Awaited before its client gets the first line: what changes the URL after that
-        is newer.
+        is newer. `session`: before the application was called.
         """
-        draft = _for_get(cache, request, response)
+        draft = _for_get(cache, request, response, session)
         if draft is None:
             return None
         name = base_name(cache.prefix, request.target, forwarded=request.forwarded_for)
@@ -175,7 +181,9 @@ class AnswerToPost:
         return None
 
 
-def _for_get(cache: Cache, request: CacheRequest, response: Response) -> StoredResponse | None:
+def _for_get(
+    cache: Cache, request: CacheRequest, response: Response, session: str | None
+) -> StoredResponse | None:
     """RFC 9110, 9.3.3: the response to a POST that states, with a lifetime, that a GET of its URL would give the
     same.
     """
@@ -191,6 +199,7 @@ def _for_get(cache: Cache, request: CacheRequest, response: Response) -> StoredR
     told = lifetime(response, effective(response.fields, cache.settings.targets), received_at=now)
     if len(urls) != 1 or not told.explicit or response.status != 200:
         return None
-    draft = judge(request, response, cache.settings, requested_at=now, received_at=now, method="POST")
+    judged = functools.partial(judge, requested_at=now, received_at=now, method="POST", session=session)
+    draft = judged(request, response, cache.settings)
     # The versions of its groups' tags were not read before the request.
     return draft if isinstance(draft, StoredResponse) and not draft.tags else None

@@ -35,6 +35,7 @@ from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.storing import is_about_one_request
 from stampede_guard.http.streaming import let_read
 from stampede_guard.http.uncacheable.marks import ENOUGH
+from stampede_guard.http.users.sessions import session_of
 
 if TYPE_CHECKING:
     from stampede_guard.http.cache import Cache
@@ -86,6 +87,7 @@ class Fetch:
         self._before: VersionsBefore | None = None
         self._came, self._ends = 0.0, 0.0
         self._misplaced: StoredResponse | None = None
+        self._session = session_of(request.scope) if "session" in request.scope else None
         self._cache, self._name = cache, name
 
     @functools.cached_property
@@ -329,9 +331,8 @@ class Fetch:
         self, head: Response, requested_at: float, *, nonce: str, dated: Fields | None = None
     ) -> StoredResponse | str:
         now, settings = self._cache.now(), self._cache.settings
-        draft = judge(
-            self.request, head, settings, requested_at=requested_at, received_at=now, dated=dated, nonce=nonce
-        )
+        judged = functools.partial(judge, dated=dated, nonce=nonce, session=self._session)
+        draft = judged(self.request, head, settings, requested_at=requested_at, received_at=now)
         if isinstance(draft, str):
             return draft
         if not self._cache.searching.accepts(self.request, self._name, draft, self._before):

@@ -32,6 +32,7 @@ from stampede_guard.http.spec.storing import (
     stored_fields,
 )
 from stampede_guard.http.spec.vary import names_in_vary, nominated
+from stampede_guard.http.users.sessions import session_of, uses_session
 from stampede_guard.policy import Policy
 
 __all__ = [
@@ -79,16 +80,17 @@ def judge(
     dated: Fields | None = None,
     method: str = "GET",
     nonce: str = "",
+    session: str | None = None,
 ) -> StoredResponse | Refusal:
     """The response as it will be stored, without its body yet; or why it is not stored. `dated` has the fields that
-    give its age, if these come from the 304 that found it unchanged.
+    give its age, if these come from the 304 that found it unchanged. `session`: before the application was called.
     """
     told = _told(request, response, settings, received_at)
     if isinstance(told, str):
         return told
     directives, life = told
     stripped = _without_what_is_personal(response, directives, settings)
-    if stripped is None:
+    if stripped is None or (session is not None and _has_new_session(request, settings, session)):
         return "set-cookie"
     response = stripped
     refusal = may_store(_as_asked(request, method), response, directives, life)
@@ -105,7 +107,6 @@ def judge(
     if groups is None:
         return "groups"
     search = search_rule(response.fields) if request.is_searchable else ""
-    fields = stored_fields(response, directives)
     age = corrected_initial_age(
         response.fields if dated is None else dated,
         requested_at=max(requested_at, received_at - _on_the_way(life)),
@@ -113,7 +114,7 @@ def judge(
     )
     return StoredResponse(
         status=response.status,
-        fields=without(fields, (b"age",)),
+        fields=without(stored_fields(response, directives), (b"age",)),
         body=b"",
         age=age,
         lifetime=life.seconds,
@@ -206,6 +207,11 @@ def _without_what_is_personal(
     return replace(response, fields=without(response.fields, personal))
 
 
+def _has_new_session(request: CacheRequest, settings: Settings, before: str) -> bool:
+    """Whether a middleware around this one will set a cookie."""
+    return settings.set_cookie == "refuse" and session_of(request.scope) != before
+
+
 def _stricter(
     request: CacheRequest, response: Response, settings: Settings, directives: Directives, life: Lifetime
 ) -> Refusal | None:
@@ -257,6 +263,13 @@ def _names_varied(request: CacheRequest, response: Response) -> tuple[bytes, ...
         return None
     of_route = () if request.route is None else request.route.names
     unsaid = _varies_unsaid(response)
+    if (
+        request.route is None
+        and not request.user
+        and "session" in request.scope
+        and uses_session(request.scope)
+    ):
+        unsaid.add(b"cookie")
     return tuple(sorted({*names, *of_route, *unsaid})) if of_route or unsaid else names
 
 
