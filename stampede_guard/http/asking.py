@@ -67,7 +67,7 @@ def begin(cache: Cache, request: CacheRequest, incoming: Incoming | None, asked:
         scope = request.in_background(fields)
         body: Message = {"type": "http.request", "body": request.body or b"", "more_body": False}
         receive = Incoming(scope, _nothing_more, (body,)).begin()
-        return cache.begin(scope, context, receive, ours=ours)
+        return cache.begin(scope, context, receive, ours=ours, original=request.scope)
     receive = incoming.begin()
     if fields is request.fields:
         return cache.begin(request.scope, context, receive, ours=ours, **own)

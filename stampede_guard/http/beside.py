@@ -21,7 +21,7 @@ from stampede_guard.http.spec.status import CacheStatus
 from stampede_guard.http.uncacheable.outlook import outlook
 from stampede_guard.http.uncacheable.templates import template_of
 from stampede_guard.http.uncacheable.urls import Visitor, visitor_of
-from stampede_guard.http.users.sessions import session_of
+from stampede_guard.http.users.outside import session_of
 
 __all__ = ["beside", "learn"]
 

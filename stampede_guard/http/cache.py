@@ -263,7 +263,9 @@ class Cache:
         if self.in_vain.passes(found.key) and not is_anybodys(request, self.settings):
             return
         if not self.marks.passes(found.key, lambda: request.requester):
-            self.judged.refresh_behind(self.plan, name, lambda: Fetch(self, request, found.key).run, old)
+            # Its own scope: what the application writes into it is read, too.
+            own = replace(request, scope={**request.scope})
+            self.judged.refresh_behind(self.plan, name, lambda: Fetch(self, own, found.key).run, old)
 
     def begin(self, scope: Scope, context: contextvars.Context, receive: Receive, **options: Any) -> Exchange:
         most = self.settings.max_body_bytes

@@ -26,7 +26,7 @@ from stampede_guard.http.spec.groups import invalidated_groups
 from stampede_guard.http.spec.invalidation import invalidated_targets
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.status import CacheStatus
-from stampede_guard.http.users.sessions import session_of
+from stampede_guard.http.users.outside import session_of
 
 __all__ = ["AnswerToPost", "changing_others", "direct", "lift", "unsafe"]
 

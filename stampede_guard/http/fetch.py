@@ -35,7 +35,7 @@ from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.storing import is_about_one_request
 from stampede_guard.http.streaming import let_read
 from stampede_guard.http.uncacheable.marks import ENOUGH
-from stampede_guard.http.users.sessions import session_of
+from stampede_guard.http.users.outside import session_of
 
 if TYPE_CHECKING:
     from stampede_guard.http.cache import Cache

@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from msgspec.structs import replace
 
 from stampede_guard.http.queries.rules import search_rule
+from stampede_guard.http.requests.choosing import knows_users
 from stampede_guard.http.requests.exchange import content_length
 from stampede_guard.http.requests.origin import tag_of_path, tag_of_url, tags_of_groups
 from stampede_guard.http.requests.request import CacheRequest
@@ -32,7 +33,7 @@ from stampede_guard.http.spec.storing import (
     stored_fields,
 )
 from stampede_guard.http.spec.vary import names_in_vary, nominated
-from stampede_guard.http.users.sessions import session_of, uses_session
+from stampede_guard.http.users.outside import has_user, session_of, uses_session
 from stampede_guard.policy import Policy
 
 __all__ = [
@@ -221,8 +222,11 @@ def _stricter(
     if _is_malformed(response) or _CONTROL.search(b"".join([value for _, value in request.fields])):
         return "malformed"
     known = _known_by(request, settings)
-    if known and not _is_for_all(known, directives):
-        return "credentials"
+    if known:
+        # What a route says of all its responses is not what the application says of this one.
+        said = directives if request.route is None else effective(response.fields, settings.targets)
+        if not _is_for_all(known, said):
+            return "credentials"
     safe = settings.heuristics and is_safe_listed(request.fields)
     if is_about_one_request(response.status) and b"public" not in directives:
         listed = request.route is not None and response.status in request.route.statuses
@@ -286,11 +290,19 @@ def _varies_unsaid(response: Response) -> set[bytes]:
 
 
 def _known_by(request: CacheRequest, settings: Settings) -> AbstractSet[bytes]:
-    """The fields that identify the user of a request whose response might be stored for others."""
-    if request.user or request.route is not None:
-        # A route has been chosen only if the request has nothing of that kind that is not in its key.
+    """What identifies the user of a request whose response might be stored for others: fields, or else the scope."""
+    if request.user:
         return frozenset()
-    return settings.credentials({name for name, _ in request.fields}, request.route)
+    known: AbstractSet[bytes] = frozenset()
+    if request.route is None:
+        # A route has been chosen only if the request has nothing of that kind that is not in its key.
+        known = settings.credentials({name for name, _ in request.fields})
+    if not known and "user" in request.scope and not knows_users(request.route) and has_user(request.scope):
+        return _BY_SCOPE
+    return known
+
+
+_BY_SCOPE = frozenset({b"user"})
 
 
 def names_somebody(request: CacheRequest, settings: Settings) -> bool:

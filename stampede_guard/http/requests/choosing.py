@@ -10,18 +10,28 @@ from typing import NamedTuple
 
 from stampede_guard.http.requests.entries import Target
 from stampede_guard.http.requests.exchange import as_fields
+from stampede_guard.http.requests.requester import SAFE
 from stampede_guard.http.requests.routes import CacheRoute, Scope
 from stampede_guard.http.requests.settings import Settings
 from stampede_guard.http.spec.message import Fields
 from stampede_guard.http.users.cookies import read_cookies
 from stampede_guard.http.users.naming import user_digest
+from stampede_guard.http.users.outside import has_user
 
-__all__ = ["RouteChoice", "Routing"]
+__all__ = ["RouteChoice", "Routing", "knows_users"]
 
 log = logging.getLogger("stampede_guard")
 
 MOST_VALUE_BYTES = 4096
 """Bytes of a cookie in the key."""
+
+
+def knows_users(route: CacheRoute | None) -> bool:
+    """Whether the operator has said by what its users differ, or that they do not matter."""
+    if route is None:
+        return False
+    told = route.key is not None or bool(route.key_cookies) or route.cookies == "ignore"
+    return told or not SAFE.issuperset(route.names)
 
 
 class RouteChoice(NamedTuple):
@@ -55,6 +65,8 @@ class Routing:
                 if user is None:
                     return RouteChoice(passed="user", user=None)
                 if not user and self._has_credentials(route, fields, names):
+                    return RouteChoice(passed="credentials")
+                if not user and "user" in scope and not knows_users(route) and has_user(scope):
                     return RouteChoice(passed="credentials")
                 has_body = scope["method"] in ("POST", "QUERY")
                 choice = RouteChoice(route) if has_body else self.by_key(route, scope)

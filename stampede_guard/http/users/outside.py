@@ -1,4 +1,6 @@
-"""Sessions that a middleware around this one keeps, such as Starlette's: its fields are not yet in the response.
+"""What other middlewares have put into the scope: a session, and who the user is.
+
+The fields of a middleware around this one are not yet in the response.
 
 `SessionMiddleware` gives the application `scope["session"]`. It adds Set-Cookie if the application has written into it,
 and `Vary: Cookie` if the application has read it. A cache inside of it sees neither field:
@@ -12,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["session_of", "uses_session"]
+__all__ = ["has_user", "session_of", "uses_session"]
 
 
 def session_of(scope: Mapping[str, Any]) -> str | None:
@@ -27,3 +29,11 @@ def session_of(scope: Mapping[str, Any]) -> str | None:
 def uses_session(scope: Mapping[str, Any]) -> bool:
     """Whether the application has read it, if the session tells that."""
     return getattr(scope.get("session"), "accessed", False) is True
+
+
+def has_user(scope: Mapping[str, Any]) -> bool:
+    """Whether somebody has been authenticated, by whatever means: a token in the URL, or a certificate. An object
+    without `is_authenticated` is a user; Starlette's for nobody has it, and says False.
+    """
+    user = scope.get("user")
+    return bool(user) and bool(getattr(user, "is_authenticated", True))
