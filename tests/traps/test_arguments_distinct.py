@@ -15,12 +15,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy
+import pandas
 import pendulum
 import pydantic
 import pytest
 from asyncpg.pgproto.pgproto import UUID as DriversUUID
 from starlette.datastructures import URL, Headers, QueryParams
 
+from stampede_guard import StampedeGuard
 from stampede_guard.errors import KeyPartError
 from stampede_guard.values.keys import KeyBuilder
 
@@ -307,6 +309,19 @@ def test_a_drivers_uuid_is_the_uuid() -> None:
 def test_what_does_not_show_all_it_holds_is_refused(value: Any) -> None:
     with pytest.raises(KeyPartError):
         key_of(value)
+
+
+@pytest.mark.parametrize("annotation", [Any, datetime.datetime, datetime.datetime | None])
+async def test_a_moment_that_is_none_is_refused_in_the_librarys_own_words(annotation: Any) -> None:
+    guard = StampedeGuard.from_url("memory://")
+
+    @guard.locked_cache(name=f"of {annotation}")
+    async def of_declared(value: annotation) -> None: ...
+
+    for use in (of_declared, of_declared.invalidate):
+        with pytest.raises(KeyPartError, match="NaTType"):
+            await use(pandas.NaT)
+    await guard.aclose()
 
 
 def test_what_a_cached_property_remembers_does_not_count() -> None:

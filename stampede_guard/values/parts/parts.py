@@ -341,33 +341,33 @@ def _container(tag: str, kind: type, base: type, content: Callable[[Any], Iterab
 
 def _scalar(tag: str, kind: type, base: type, value: Any) -> str:
     """The base's text for a subclass of a plain value, if it has no other content."""
-    plain = _BASE_VALUES[base](value)
-    try:
-        refuse_hidden_state(kind, base)
-    except Unkeyable:
-        # The class is written in C, as asyncpg's UUID and pandas' Timestamp are. Its hidden content must not change
-        # its value.
-        if root_package(kind) not in _STAND_INS and not bool(plain == value):
-            raise Unkeyable(kind, f"it holds more than a {base.__name__} can") from None
+    plain = _plain(base, value)
+    if plain is None:
+        raise Unkeyable(kind, f"it holds more than a {base.__name__} can")
     own = _own_texts(kind, base, value)
     text = _EXACT[base](plain)
-    if root_package(kind) in _STAND_INS and not own:
-        return text
-    return _tagged(tag, [text, ";", *own] if own else [text])
+    plainly = root_package(kind) in _STAND_INS and not own
+    return text if plainly else _tagged(tag, [text, ";", *own] if own else [text])
 
 
 def plain_value(base: type, value: Any) -> Any:
     """The equal value of the base class for a subclass's value. The value itself if it has more content."""
-    kind = type(value)
-    if kind is base or base not in _BASE_VALUES:
-        return value
-    plain = _BASE_VALUES[base](value)
+    plain = None if type(value) is base or base not in _BASE_VALUES else _plain(base, value)
+    return value if plain is None or attributes(value, base) else plain
+
+
+def _plain(base: type, value: Any) -> Any:
+    """The equal value of the base class. None if there is none."""
+    plain = None
     try:
-        refuse_hidden_state(kind, base)
+        plain = _BASE_VALUES[base](value)
+        refuse_hidden_state(type(value), base)
+    except (TypeError, ValueError):  # pandas' NaT is a datetime without a year
+        return None
     except Unkeyable:
-        if root_package(kind) not in _STAND_INS and not bool(plain == value):
-            return value
-    return value if attributes(value, base) else plain
+        # Written in C, as asyncpg's UUID and pandas' Timestamp. Its hidden content must not change its value.
+        return plain if root_package(type(value)) in _STAND_INS or bool(plain == value) else None
+    return plain
 
 
 def _numpy_scalar(kind: type, tag: str, value: Any) -> str:
