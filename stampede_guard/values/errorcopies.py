@@ -145,6 +145,9 @@ class _Copying:
                 # A field of a C class that was never set also reads as None. It stays unset in the copy.
                 if value is not None or _differs(slot, made):
                     slot.__set__(made, self.value(value, depth + 1))
+        self._fill_dictionary(made, original, depth)
+
+    def _fill_dictionary(self, made: Any, original: Any, depth: int) -> None:
         held = _dictionary(original)
         if held:
             target = _dictionary(made)
@@ -195,8 +198,12 @@ class _Copying:
         kind = type(value)
         if isinstance(value, msgspec.Struct):
             made: Any = self._remember(value, msgspec.structs.replace(value) if _is_plain(kind) else value)
-            for name in kind.__struct_fields__ if made is not value else ():
-                msgspec.structs.force_setattr(made, name, self.value(getattr(value, name), depth + 1))
+            if made is not value:
+                for name in kind.__struct_fields__:
+                    msgspec.structs.force_setattr(made, name, self.value(getattr(value, name), depth + 1))
+                self._fill_dictionary(
+                    made, value, depth
+                )  # a struct with `dict=True` may have more than its fields
             return made
         if kind.__name__ in _MULTIDICTS and root_package(kind) == "multidict":
             pairs = [(key, self.value(item, depth + 1)) for key, item in value.items()]

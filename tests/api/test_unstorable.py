@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from stampede_guard import Policy, StampedeGuard, UnsupportedValue, locked_cache
@@ -65,6 +66,27 @@ async def test_plain_data_around_the_object_is_each_callers_own(guards: Guards) 
         value["mine"] = 1
     assert [value["rows"][0].labels for value in values] == [["a", "mine"]] * 3
     assert len({id(value["rows"][0].row) for value in values}) == 1
+
+
+class Loose(msgspec.Struct, dict=True):
+    labels: list[str]
+
+
+def loose() -> Loose:
+    made = Loose(["a"])
+    made.extra = ["b"]  # type: ignore[attr-defined]
+    return made
+
+
+async def test_a_struct_with_more_than_its_fields_is_copied_with_all_of_it(guards: Guards) -> None:
+    guard, source = guards.guard(), Source(loose)
+    calls = [asyncio.create_task(guard.get_or_compute("k", source)) for _ in range(3)]
+    await source.gate.arrival()
+    await joined(guard, guards.name("k"), 3)
+    source.gate.open()
+    values = await soon(asyncio.gather(*calls))
+    assert [(value.labels, value.extra) for value in values] == [(["a"], ["b"])] * 3
+    assert len({id(value.extra) for value in values}) == 3
 
 
 async def test_callers_that_share_do_not_share_with_the_others(guards: Guards) -> None:
