@@ -204,12 +204,40 @@ def test_a_secret_keeps_its_mask_and_reading_it_is_an_error_that_says_why() -> N
             "Bearer {}".format,
             lambda text: "Bearer " + text,
             lambda text: text.encode(),
+            lambda text: text.encode("utf-8", errors="strict"),
         ):
             if use is str.encode:
                 continue
             with pytest.raises(Misuse, match="was not stored"):
                 use(held)  # type: ignore[operator]
     assert round_trip(Secret, Secret(token="")).token.get_secret_value() == ""  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("annotation", [Any, Secret], ids=str)
+def test_two_callers_get_equal_models_that_hold_a_secret(annotation: Any) -> None:
+    codec = codec_for(annotation)
+    data = codec.encode(Secret(token="hunter2"))  # type: ignore[arg-type]
+    assert codec.decode(data) == codec.decode(data)
+
+
+class Rooted(pydantic.RootModel[list[int]]):
+    pass
+
+
+class RootedPrivately(pydantic.RootModel[list[int]]):
+    _seen: list[int] = pydantic.PrivateAttr(default_factory=list)
+
+
+@pytest.mark.parametrize("kind", [Rooted, RootedPrivately])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_root_model_comes_back_with_the_attributes_of_a_new_one(kind: Any, inside: bool) -> None:
+    value = [kind([1])] if inside else kind([1])
+    for annotation in (Any, list[kind] if inside else kind):
+        back = round_trip(annotation, value)
+        assert back == value
+        assert vars(back[0] if inside else back) == vars(kind([1]))
+        # Another cached function may return it.
+        assert round_trip(annotation, back) == value
 
 
 @pytest.mark.parametrize(

@@ -36,12 +36,16 @@ def masked(secret: Any) -> bool:
 
 def unmasked(kind: Any, is_full: object) -> Any:
     """A secret that shows the same mask. Reading it is an error that says why."""
-    empty: Any = b"" if kind.__name__ == "SecretBytes" else ""
-    hidden: Any = _HiddenBytes(_MASK.encode()) if isinstance(empty, bytes) else _HiddenText(_MASK)
-    return kind(hidden if is_full else empty)
+    return _hidden(kind) if is_full else kind(b"" if kind.__name__ == "SecretBytes" else "")
 
 
-def _refuse(*_: object) -> NoReturn:
+@per_class
+def _hidden(kind: Any) -> Any:
+    """One object for all values. Two models are then equal without a comparison of their secrets, which is an error."""
+    return kind(_HiddenBytes(_MASK.encode()) if kind.__name__ == "SecretBytes" else _HiddenText(_MASK))
+
+
+def _refuse(*_: object, **__: object) -> NoReturn:
     raise Misuse(
         "this secret was not stored: a SecretStr in a cached result holds its mask for every caller. Let the function "
         "return the text itself, and pass encryption= to the guard; or read the secret outside of the cached function"

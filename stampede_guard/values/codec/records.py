@@ -28,7 +28,7 @@ from stampede_guard.values.codec.builtin import dumps, lift_with, refusal
 from stampede_guard.values.codec.hidden import is_excluded, is_secret, masked, unmasked
 from stampede_guard.values.codec.immutable import is_plain_tuple
 
-__all__ = ["MOST_CLASSES", "NAMED", "Records", "described", "is_model", "is_record"]
+__all__ = ["MOST_CLASSES", "NAMED", "Records", "described", "fill_state", "is_model", "is_record"]
 
 NAMED = b"\xc1"
 """Begins a value of a declared type whose records are stored by name. No JSON and no MessagePack begins with it."""
@@ -306,8 +306,16 @@ def _fill_model(made: Any, kind: Any, state: Any) -> None:
     # In the order of the class: pydantic shows them so.
     _SET(made, "__dict__", {name: shown[name] for name in _names(kind) or () if name in shown})
     _SET(made, "__pydantic_fields_set__", set(fields_set))
-    _SET(made, "__pydantic_extra__", extra)
-    _SET(made, "__pydantic_private__", _private(kind))
+    fill_state(made, kind, extra, _private(kind))
+
+
+def fill_state(made: Any, kind: Any, extra: dict[str, Any] | None, private: dict[str, Any] | None) -> None:
+    """What a model holds beside its fields. A root model has no place for it: without any, it gets no attribute."""
+    rooted = getattr(kind, "__pydantic_root_model__", False)
+    if not rooted:
+        _SET(made, "__pydantic_extra__", extra)
+    if not rooted or private is not None:
+        _SET(made, "__pydantic_private__", private)
 
 
 def _private(kind: Any) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from stampede_guard.values.annotations import alternatives, root_package, unwrap
 from stampede_guard.values.codec.attributes import per_class
-from stampede_guard.values.codec.records import is_model, is_record
+from stampede_guard.values.codec.records import fill_state, is_model, is_record
 
 __all__ = ["Foreign", "narrowed"]
 
@@ -196,12 +196,8 @@ def _model(kind: Any, value: Any, trusted: bool) -> Any:
     declared = kind.__private_attributes__
     _SET(made, "__dict__", found | others)
     _SET(made, "__pydantic_fields_set__", value.__pydantic_fields_set__ & fields.keys())
-    _SET(made, "__pydantic_extra__", extra)
-    _SET(
-        made,
-        "__pydantic_private__",
-        {name: private[name] for name in declared if name in private} if declared and private else None,
-    )
+    kept = {name: private[name] for name in declared if name in private} if declared and private else None
+    fill_state(made, kind, extra, kept)
     return made
 
 
