@@ -927,6 +927,39 @@ def test_a_module_of_the_same_name_in_another_folder_is_another(write: Write, tm
         sys.path.remove(str(other))
 
 
+def plugin(path: Path, text: str) -> types.ModuleType:
+    path.write_text(text, "utf-8")
+    spec = importlib.util.spec_from_file_location("plugin", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    "of_it", [lambda module: module, lambda module: module.Rates, lambda module: module.rates]
+)
+def test_modules_of_one_name_that_a_program_loads_itself_are_different(
+    of_it: Callable[[types.ModuleType], Any], guard: StampedeGuard, tmp_path: Path
+) -> None:
+    def cached(rates: Any) -> Any:
+        @guard.locked_cache(ttl=60)
+        async def rate(currency: str) -> float:
+            return rates  # type: ignore[no-any-return]
+
+        return rate
+
+    text = "class Rates: pass\ndef rates(): pass\n"
+    for folder in ("north", "south"):
+        (tmp_path / folder).mkdir()
+    north = plugin(tmp_path / "north" / "plugin.py", text)
+    south = plugin(tmp_path / "south" / "plugin.py", text)
+    cached(of_it(north))
+    cached(of_it(north))
+    with pytest.raises(KeyPartError, match="two functions of one guard"):
+        cached(of_it(south))
+
+
 def test_a_bare_function_of_a_reloaded_module_is_one(write: Write, bare: None) -> None:
     write("from stampede_guard import locked_cache\n@locked_cache(ttl=60)\ndef read(id): return id\n")
     old = importlib.import_module("shop_module").read

@@ -48,6 +48,23 @@ def _home_part(names: dict[str, Any]) -> Any:
     return ("module", names["__name__"], names.get("__file__"))
 
 
+def _module_part(module: types.ModuleType) -> Any:
+    """As `_home_part`. A program may load many modules of one name, such as plugins, without `sys.modules`."""
+    return _Same(module) if home_of(vars(module)) is None else _home_part(vars(module))
+
+
+def _class_part(kind: type) -> Any:
+    """Equal for a class and for the same class of the same module imported again."""
+    module = sys.modules.get(kind.__module__)
+    found: Any = module
+    for name in kind.__qualname__.split("."):
+        # While a decorator of the class runs, nothing has its name yet.
+        found = getattr(found, name, kind)
+    if module is None or found is not kind or "<locals>" in kind.__qualname__:
+        return _Same(kind)
+    return ("class", kind.__module__, kind.__qualname__, getattr(module, "__file__", None))
+
+
 class _Unknown:
     """Never equal to another. Each use needs a new one, because a tuple treats an element as equal to itself."""
 
@@ -156,10 +173,9 @@ class Parts:
                 *self._named(value.keywords, depth),
             )
         if isinstance(value, type):
-            local = "<locals>" in value.__qualname__
-            return _Same(value) if local else ("class", value.__module__, value.__qualname__)
+            return _class_part(value)
         if isinstance(value, types.ModuleType):
-            return ("module", value.__name__)
+            return _module_part(value)
         if isinstance(value, ContextVar):
             return _SameHeld(value)
         if is_marker(value):
