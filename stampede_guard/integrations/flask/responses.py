@@ -73,22 +73,29 @@ def _ignored(read: str) -> str:
     return read.removeprefix("request.").removeprefix("environ").strip("[']").replace("_", "-").lower()
 
 
-def bytes_of(response: Any) -> bytes:
+def bytes_of(response: Any, looked_for: list[str]) -> bytes:
+    """`looked_for`: what the view looked for in `g`, and did not find."""
     kind = _STORED if response.status_code == 200 else _SHARED
     headers = [[name, value] for name, value in response.headers.items() if name.lower() != "content-length"]
-    return kind + dumps([response.status, headers, response.get_data()])
+    parts = [response.status, headers, response.get_data()]
+    return kind + dumps([*parts, looked_for] if looked_for else parts)
 
 
 def may_be_stored(body: bytes) -> bool:
     return body[:1] == _STORED
 
 
-def response_from(body: bytes, kind: Any, asked: Any, *, now: float) -> Any:
+def response_from(body: bytes, kind: Any, asked: Any, own: Any, *, now: float) -> Any:
     """A response of this caller's own, of the class `kind`. `asked`: the fields of the caller's request.
+
+    `own`: the caller's `g`. If the view would have found something there, this returns the name instead.
 
     It is a 304 if the client has this response already, by the validator that the view gave (RFC 9110, 13.1).
     """
-    status, headers, data = loads(body[1:])
+    status, headers, data, *others = loads(body[1:])
+    for name in others[0] if others else ():
+        if name in own:
+            return name
     response = kind(data, status=status)
     response.headers.clear()
     for name, value in headers:

@@ -4,7 +4,8 @@ The computation gets a request that is made of the key alone: GET, scheme, host,
 `vary`. It has no cookies, no credentials, no address of a client, and no session data. So a view cannot put anything
 of one visitor into a response for others, whatever it reads. A view that looks for such a thing is called again with
 the caller's own request, and the log names what it looked for. `before_request` functions do not run for it. They have
-run for the caller. URL value preprocessors do run, because they depend on the URL only.
+run for the caller. URL value preprocessors do run, because they depend on the URL only. A view may look for something
+in `g` that is missing there. A caller that has it in its own `g` gets a response of its own.
 
 Not served from the cache: methods other than GET and HEAD, requests with a body, and requests with a cookie, another
 credential, or a field that names a user, as the HTTP cache knows them. `ignore=` allows such fields: the response does
@@ -24,7 +25,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, Protocol, TypeVar
 from urllib.parse import urlencode
 
-from flask import current_app, request
+from flask import current_app, g, request
 
 from stampede_guard.errors import Misuse
 from stampede_guard.http.requests.requester import SAFE, is_credential, names_a_user, overrides_method
@@ -34,7 +35,9 @@ from stampede_guard.integrations.flask.keyed_requests import (
     OF_COPIES,
     KeyedEnviron,
     environ_of,
+    looked_for_in_g,
     note_address,
+    note_g,
 )
 from stampede_guard.integrations.flask.responses import (
     OWN,
@@ -56,6 +59,10 @@ R = TypeVar("R")
 _REFUSED = frozenset({"key", "unkeyed", "resources", "should_cache", "context", "pickle"})
 _OF_SERVERS = ("REMOTE_USER", "SSL_CLIENT_S_DN", "SSL_CLIENT_CERT")
 """Where a web server tells a WSGI application who the user is."""
+_OF_G = (
+    "a response of %s() is computed for callers with g.%s: the view looks for it, and a `before_request` function has "
+    "set it. To share such responses, cache a function that takes the value as an argument, and call it in the view"
+)
 _URL, _QUERY = "stampede_guard_url", "stampede_guard_query"
 
 
@@ -159,6 +166,7 @@ def _relay(view: Any, name: str, asked: _Asked) -> Any:
         context = app.request_context(environ)
         with context, explained(name):
             note_address(context.request)
+            note_g()
             _preprocess_url()
             environ.forget()
             try:
@@ -175,7 +183,7 @@ def _relay(view: Any, name: str, asked: _Asked) -> Any:
                 if reason is None:
                     if getattr(session, "accessed", False):
                         response.vary.add("Cookie")
-                    return bytes_of(response)
+                    return bytes_of(response, looked_for_in_g(environ))
                 response.close()
         if reason not in told:
             told.add(reason)
@@ -205,6 +213,7 @@ def _preprocess_url() -> None:
 
 def _serving(view: Any, faces: Faces, asked: _Asked) -> Any:
     told: set[str] = set()
+    told_of_g: set[str] = set()
 
     @functools.wraps(view)
     def serve(*args: Any, **kwargs: Any) -> Any:
@@ -213,7 +222,12 @@ def _serving(view: Any, faces: Faces, asked: _Asked) -> Any:
             ours: dict[str, Any] = {_URL: asked.url(), _QUERY: asked.query()}
             body = faces.here()(*args, **kwargs, **ours)
             if body != OWN:
-                return response_from(body, current_app.response_class, request.headers, now=time.time())
+                made = response_from(body, current_app.response_class, request.headers, g, now=time.time())
+                if not isinstance(made, str):
+                    return made
+                if made not in told_of_g:
+                    told_of_g.add(made)
+                    log.warning(_OF_G, view.__qualname__, made)
         if fields and not told:
             told.add(fields[0])
             log.info(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from flask import Flask, abort, jsonify, request
+from flask import Flask, abort, g, jsonify, render_template_string, request
 
 from stampede_guard.integrations.flask import Stampede
 
@@ -32,6 +32,16 @@ LOOKS: dict[str, tuple[Callable[[], Any], list[tuple[int, str]], str]] = {
         "shop.tenant",
     ),
     "needed": (lambda: str(request.environ["shop.tenant"]), [(200, "ann"), (200, "bob")], "shop.tenant"),
+    "taken": (
+        lambda: str(request.environ.pop("shop.tenant", "")),
+        [(200, "ann"), (200, "bob")],
+        "shop.tenant",
+    ),
+    "or else": (
+        lambda: str(request.environ.setdefault("shop.tenant", "nobody")),
+        [(200, "ann"), (200, "bob")],
+        "shop.tenant",
+    ),
     "needed field": (
         lambda: request.headers["X-Api-Version"],
         [(200, "1"), (200, "2")],
@@ -115,4 +125,59 @@ def test_an_error_of_a_view_that_looked_at_nothing_else_is_shared(stampede: Stam
         abort(410)
 
     assert [app.test_client().get("/").status_code for _ in range(2)] == [410] * 2
+    assert calls == [1]
+
+
+OF_G: dict[str, Callable[[], str]] = {
+    "get": lambda: str(g.get("city", "none")),
+    "pop": lambda: str(g.pop("city", "none")),
+    "in": lambda: "rome" if "city" in g else "none",
+    "getattr": lambda: str(getattr(g, "city", "none")),
+    "template": lambda: render_template_string("{{ g.city|default('none') }}"),
+}
+
+
+@pytest.mark.parametrize("look", OF_G)
+def test_a_caller_that_has_what_the_view_misses_in_g_gets_a_response_of_its_own(
+    look: str, stampede: Stampede, app: Flask, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[int] = []
+
+    @app.before_request
+    def find_city() -> None:
+        if city := request.headers.get("X-City"):
+            g.city = city
+
+    @app.get("/")
+    @stampede.cached_view(ttl=60)
+    def page() -> str:
+        calls.append(1)
+        return OF_G[look]()
+
+    client = app.test_client()
+    of_a_city: dict[str, str] = {"X-City": "rome"}
+    assert [client.get("/", headers=headers).text for headers in (of_a_city, {}, of_a_city, {})] == [
+        "rome", "none", "rome", "none",
+    ]  # fmt: skip
+    assert len(calls) == 3, "one for all without a city, and one for each with one"
+    told = [record.getMessage() for record in caplog.records if record.name == "stampede_guard"]
+    assert len(told) == 1 and "with g.city" in told[0]
+
+
+def test_what_a_view_keeps_in_g_for_itself_is_no_reason(stampede: Stampede, app: Flask) -> None:
+    calls: list[int] = []
+
+    @app.before_request
+    def connect() -> None:
+        g.database = "its own"
+
+    @app.get("/")
+    @stampede.cached_view(ttl=60)
+    def page() -> str:
+        calls.append(1)
+        if "database" not in g:
+            g.database = "connected"
+        return str(g.database)
+
+    assert [app.test_client().get("/").text for _ in range(2)] == ["connected"] * 2
     assert calls == [1]
