@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from contextvars import ContextVar
 from typing import Any
 
@@ -188,3 +189,15 @@ class TestComputations:
     async def test_whatever_can_be_awaited_will_do(self) -> None:
         async with StampedeGuard.from_url("memory://") as guard:
             assert await guard.get_or_compute("k", lambda: asyncio.sleep(0, "value")) == "value"
+
+
+class TestResources:
+    @pytest.mark.parametrize("given", [5, contextlib.nullcontext(), None], ids=["int", "opened", "none"])
+    @pytest.mark.parametrize("decorator", [of_guard, many_of_guard])
+    def test_what_is_no_factory_is_told_so_at_decoration(self, decorator: Any, given: Any) -> None:
+        async def products(ids: list[int], db: Any) -> dict[int, str]:
+            return {}
+
+        words = r"takes a factory, .* not a \w+: write a function without parentheses, .*'db': open_db"
+        with pytest.raises(Misuse, match=words):
+            decorator(resources={"db": given})(products)

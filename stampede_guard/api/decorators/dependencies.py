@@ -47,7 +47,14 @@ class _Needed(NamedTuple):
 
 
 def check_resources(title: str, resources: Mapping[str, Any]) -> None:
-    """Raise `Misuse` if a factory needs something that only a request has."""
+    """Raise `Misuse` for what is no factory, and for a factory that needs something that only a request has."""
+    for name, given in resources.items():
+        if not callable(_unmarked(given)):
+            raise Misuse(
+                f"resources={{{name!r}: ...}} of {title} takes a factory, which opens {name!r} for each computation, "
+                f"not a {type(given).__name__}: write a function without parentheses, "
+                f"resources={{{name!r}: open_{name}}}"
+            )
     try:
         _StepsInOrder(lambda factory: factory).add_all(resources)
     except _Missing as problem:
