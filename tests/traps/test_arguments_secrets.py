@@ -24,7 +24,7 @@ async def anything(value: Any) -> None: ...
 
 @pytest.mark.parametrize(
     "name",
-    ["token", "access_token", "accessToken", "key", "api_key", "apiKey", "APIKey", "password", "passwd", "secret",
+    ["token", "access_token", "accessToken", "key", "api_key", "apiKey", "APIKey", "password", "passwd", "pw", "secret",
      "auth",
      "client_secret", "authorization", "email", "user_email", "e_mail", "phone", "phone_number", "ssn", "session",
      "session_id", "cookie", "username", "first_name", "user", "iban", "jwt", "X_Auth_Token", "credentials", "ip"],
@@ -81,6 +81,18 @@ def test_a_text_that_says_that_it_holds_a_secret_is_hashed(text: str) -> None:
         key = KeyBuilder(anything).build((value,), {})
         assert secret not in key and "~" in key
     assert "'page=7'" in KeyBuilder(anything).build(("page=7",), {})
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray])
+@pytest.mark.parametrize("text", [*HOLDING_SECRETS, "redis://user:{}@host"])
+def test_bytes_are_read_like_the_text_that_they_are(text: str, kind: type) -> None:
+    secret = b"zz9zz"
+    whole = kind(text.format(secret.decode()).encode())
+    for value in (whole, [whole], {"at": whole}, {b"token": kind(secret)}, [(b"api_key", kind(secret))]):
+        key = KeyBuilder(anything).build((value,), {})
+        assert secret.hex() not in key and "~" in key
+    for plain in (b"page=7", b"byte", b"\xff\x00"):
+        assert plain.hex() in KeyBuilder(anything).build((plain,), {})
 
 
 WITH_USERINFO = [

@@ -14,7 +14,7 @@ __all__ = ["holds_sensitive_names", "is_sensitive", "names_a_user", "names_one_u
 
 _SECRETS = frozenset(
     """
-    token tokens jwt bearer csrf xsrf key keys apikey apikeys password passwords passwd passphrase passcode pwd pass
+    token tokens jwt bearer csrf xsrf key keys apikey apikeys password passwords passwd passphrase passcode pwd pw pass
     secret secrets credential credentials authorization authentication auth oauth session sessions sessionid sid cookie
     cookies otp totp pin signature hmac nonce accesstoken refreshtoken private
     """.split()
@@ -48,6 +48,8 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _LABEL = re.compile(
     r"([A-Za-z_][\w%\-]*)=|'([^'=,()]{1,40})':|tuple\('([^'=,()]{1,40})',|\"([\w\-]{1,40})\"\s?:"
 )
+_BYTES = re.compile(r"byte(?:s|array)\(((?:[0-9a-f]{2})+)\)")
+"""Bytes in the text of a part: they are written in hexadecimal, which anyone can read back."""
 _CREDENTIAL = re.compile(r"(?:bearer|basic|token)\s", re.IGNORECASE).match
 # A URL's userinfo (RFC 3986, section 3.2.1) stands between these two marks, which may be percent-encoded.
 _BEFORE_USERINFO = re.compile(r"//|:|%(?:25)*(?:3A|2F)", re.IGNORECASE).search
@@ -87,6 +89,10 @@ def holds_sensitive_names(text: str) -> bool:
 
     Also whether it has the credentials of a URL.
     """
+    if "byte" in text and (found := _BYTES.findall(text)):
+        read = [bytes.fromhex(one).decode("latin-1") for one in found]
+        plain = _BYTES.sub(lambda one: f"'{bytes.fromhex(one[1]).decode('latin-1')}'", text)
+        return any(map(holds_sensitive_names, [*read, plain]))
     # Quick, because hits pay for it: most texts have none of the marks.
     if " " in text and _CREDENTIAL(text) is not None:
         return True
