@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import pydantic
 import pytest
 from fastapi import FastAPI
 
@@ -313,3 +314,32 @@ async def test_a_bound_method_can_be_pickled_and_copied_as_any_other() -> None:
         assert await copied.invalidate("kg") == "done"
     assert pickle.loads(pickle.dumps(Letter.kind))("en") == "Letter en"
     assert pickle.loads(pickle.dumps(Parcel.weight)) is Parcel.weight
+
+
+class Crate(pydantic.BaseModel):
+    number: int
+
+    @guard.locked_cache(ttl=300)
+    async def weight(self, unit: str) -> str:
+        return f"{self.number} {unit}"
+
+    @guard.locked_cache(ttl=300)
+    @classmethod
+    async def kind(cls, language: str) -> str:
+        return f"{cls.__name__} {language}"
+
+    @guard.cached_many(ttl=300)
+    async def labels(self, ids: list[int]) -> dict[int, str]:
+        return {id: f"{self.number}/{id}" for id in ids}
+
+
+class Chest(Crate):
+    locked: bool = True
+
+
+async def test_a_model_of_pydantic_takes_a_cached_method_for_no_field() -> None:
+    assert list(Chest.model_fields) == ["number", "locked"]
+    assert [await Crate(number=3).weight("kg"), await Chest(number=4).weight("kg")] == ["3 kg", "4 kg"]
+    assert [await Crate.kind("en"), await Chest.kind("en")] == ["Crate en", "Chest en"]
+    assert await Crate(number=3).labels([1]) == {1: "3/1"}
+    assert await Crate(number=3).weight.invalidate("kg") == "done"

@@ -25,6 +25,9 @@ _NAMES = ("__module__", "__name__", "__qualname__", "__doc__")
 class Method(functools.partial[Any]):
     """A partial: a call is as fast as a bound method's, and it is a coroutine function if its function is one."""
 
+    # Pydantic takes an attribute of a model for a field without an annotation, unless its class is of this module.
+    __module__ = functools.__name__
+
     def __get__(self, instance: Any, owner: type | None = None) -> Method:
         return self if instance is None else self.bound_to(instance)
 
@@ -76,6 +79,8 @@ def _set_with(
 
 class ClassMethod(Method):
     """Bound to the class, also when a caller gets it from an object."""
+
+    __module__ = functools.__name__
 
     def __get__(self, instance: Any, owner: type | None = None) -> Method:
         return self.bound_to(type(instance) if owner is None else owner)
