@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from stampede_guard import Misuse, StampedeGuard
+from stampede_guard import Misuse, StampedeGuard, WaitTimeout
 from stampede_guard.core.entry import Reading
+from stampede_guard.engine.flights.delivery import crash_of
 from stampede_guard.engine.l1 import NOTHING
 from stampede_guard.engine.tags.templates import tag_names
 from stampede_guard.engine.tags.versions import VersionsAsked
@@ -137,3 +138,26 @@ def test_without_an_event_loop_of_asyncio_the_error_says_so() -> None:
         with pytest.raises(Misuse, match="no event loop of asyncio here"):
             call.send(None)
     guard.close()
+
+
+def test_a_flight_whose_event_loop_was_closed_is_no_error_of_the_library(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> Any:
+        async with StampedeGuard.from_url("memory://") as guard:
+            begun = asyncio.Event()
+
+            async def compute() -> None:
+                begun.set()
+
+            call = asyncio.create_task(guard.get_or_compute(KEY, compute))
+            await begun.wait()
+            (flight,) = guard.engine.runtime().flights.values()
+            await call
+            return flight
+
+    flight = asyncio.run(main())
+    # Python closes the coroutine of a flight that nothing refers to any more.
+    crash = crash_of(flight, GeneratorExit())
+    assert isinstance(crash, WaitTimeout) and "its event loop was closed" in str(crash)
+    assert not caplog.records

@@ -93,6 +93,9 @@ def crash_of(flight: Flight, error: BaseException) -> BaseException:
     """The error for passengers of a flight whose driver raised `error`. It is always an ordinary exception."""
     if isinstance(error, asyncio.CancelledError) and flight.task.cancelling():
         return WaitTimeout(f"{flight.plan.title}: this process is shutting down")
+    if flight.task.get_loop().is_closed():
+        # Its event loop was closed without a wait for its tasks, and Python now ends their coroutines.
+        return WaitTimeout(f"{flight.plan.title}: its event loop was closed")
     log.error("a flight of %s ended with an error in its own code", flight.plan.title, exc_info=error)
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
