@@ -11,6 +11,7 @@ import sys
 import types
 from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from typing import Any
 
 from flask import g, request
@@ -108,12 +109,14 @@ class KeyedEnviron(dict[str, Any]):
 def note_g() -> None:
     """Let `g` note a look for a name that it does not have."""
     held = _held_g()
-    object.__setattr__(held, "__class__", _noting(type(held)))  # its own __setattr__ stores a value in `g`
+    with suppress(TypeError):  # an application may have a class of its own for it, with slots
+        # Not by its own __setattr__, which stores a value in `g`.
+        object.__setattr__(held, "__class__", _noting(type(held)))
 
 
 def looked_for_in_g(environ: KeyedEnviron) -> list[str]:
     """What the view looked for in `g`, and did not put there itself, as it does with a connection."""
-    return sorted(environ.missed_in_g - vars(_held_g()).keys())
+    return sorted(environ.missed_in_g - vars(_held_g()).keys()) if environ.missed_in_g else []
 
 
 def _held_g() -> Any:

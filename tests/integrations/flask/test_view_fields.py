@@ -181,3 +181,18 @@ def test_what_a_view_keeps_in_g_for_itself_is_no_reason(stampede: Stampede, app:
 
     assert [app.test_client().get("/").text for _ in range(2)] == ["connected"] * 2
     assert calls == [1]
+
+
+class WithSlots:
+    __slots__ = ("city",)
+
+
+def test_an_application_may_have_a_g_of_its_own(stampede: Stampede, app: Flask) -> None:
+    app.app_ctx_globals_class = WithSlots  # type: ignore[assignment]
+
+    @app.get("/")
+    @stampede.cached_view(ttl=60)
+    def page() -> str:
+        return str(getattr(g, "city", "none"))
+
+    assert [app.test_client().get("/").text for _ in range(2)] == ["none"] * 2
