@@ -56,9 +56,9 @@ class _HiddenText(str):
     """Stands for the content of a secret. Pydantic asks only whether there is one."""
 
     __slots__ = ()
-    __str__ = __format__ = encode = __add__ = __radd__ = __iter__ = __getitem__ = __mod__ = _refuse  # type: ignore[assignment]
+    __str__ = __format__ = encode = __add__ = __radd__ = __iter__ = __getitem__ = __mod__ = _refuse
 
 
 class _HiddenBytes(bytes):
     __slots__ = ()
-    __str__ = __format__ = decode = __add__ = __radd__ = __iter__ = __getitem__ = _refuse  # type: ignore[assignment]
+    __str__ = __format__ = decode = __add__ = __radd__ = __iter__ = __getitem__ = _refuse
