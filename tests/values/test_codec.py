@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ForwardRef, Generic, Literal, NamedTuple, NewType, Optional, TypeVar
 from zoneinfo import ZoneInfo
 
+import attrs
 import msgspec
 import pydantic
 import pytest
@@ -775,3 +776,16 @@ def test_the_return_annotation_is_evaluated_and_any_if_there_is_none() -> None:
 
     assert return_annotation(annotated) == list[Quality]
     assert return_annotation(silent) is Any
+
+
+@attrs.define
+class WithPrivate:
+    _number: int
+    name: str = ""
+
+
+@pytest.mark.parametrize("annotation", [WithPrivate, list[WithPrivate], WithPrivate | None], ids=str)
+def test_the_error_names_a_private_attribute_of_attrs_that_no_encoding_holds(annotation: Any) -> None:
+    value: Any = [WithPrivate(1)] if annotation == list[WithPrivate] else WithPrivate(1)
+    with pytest.raises(UnsupportedValue, match=r"leaves out WithPrivate\._number, .* Rename the attribute"):
+        codec_for(annotation).encode(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,15 @@ def _reason(error: BaseException) -> str:
     return type(error).__name__
 
 
+def _private_of_attrs(classes: Iterable[type]) -> str | None:
+    """An attribute of an attrs class that its encoding never holds."""
+    for kind in classes:
+        for attribute in getattr(kind, "__attrs_attrs__", ()):
+            if attribute.name.startswith("_"):
+                return f"{kind.__name__}.{attribute.name}"
+    return None
+
+
 class _Verified:
     """Tries encodings in order and uses the first that decodes to the same value."""
 
@@ -64,6 +73,7 @@ class _Verified:
         self.shareable = shape.immutable
         self._annotation = annotation
         self._quick = not (shape.records or shape.pydantic or "bytes" in shape.text)
+        self._classes = shape.classes
         self._by_name = Records(shape.classes, is_open=shape.open)
 
     def encode(self, value: Any) -> bytes:
@@ -100,6 +110,11 @@ class _Verified:
 
     def _refusal(self, value: Any, why: _Why) -> UnsupportedValue:
         name = getattr(self._annotation, "__name__", None) or str(self._annotation)
+        if private := _private_of_attrs(self._classes):
+            return UnsupportedValue(
+                f"the {name} of the annotation cannot be stored: msgspec leaves out {private}, because its name begins "
+                "with an underscore. Rename the attribute, or make the class a dataclass"
+            )
         return UnsupportedValue(
             f"the function returned a {type(value).__name__} that cannot be stored as the {name} of its annotation: "
             f"{why.refused or why.lost or why.failed}. Return exactly what is declared, or change the annotation."
