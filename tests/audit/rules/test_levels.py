@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from textwrap import dedent
+
 import pytest
 
+from stampede_guard.audit import audit
 from stampede_guard.audit.engine import AuditOptions, audit_source
 
 FILL = """
@@ -41,6 +45,18 @@ def level(
         {"compute": "found = requests.get(ADDRESS).text", "path": "shop/views.py"},
         {"compute": "found = requests.get(ADDRESS).text", "parameters": ", request"},
         {"compute": "found = count_orders()", "name": "statistics", "path": "shop/routes/orders.py"},
+        {"compute": "found = Order.objects.aggregate(Sum('price'))", "name": "total_sold"},
+        {"compute": "found = Order.objects.count()", "path": "shop/views.py"},
+        {"compute": "found = db.query(Order).join(Line).all()", "path": "shop/views.py"},
+        {"compute": "found = [[*db.query(Line).filter_by(order=o)] for o in api_client.get()]"},
+        # Callers that leave the parameter out share a key.
+        {
+            "compute": "found = db.query(Order).join(Line).all()",
+            "path": "shop/views.py",
+            "parameters": ", id=None",
+        },
+        # In `tasks/views.py` tasks are what the page shows.
+        {"compute": "found = requests.get(ADDRESS).text", "path": "shop/tasks/views.py"},
     ],
 )
 def test_much_work_or_slow_work_that_a_request_waits_for_is_a_warning(fill: dict[str, str]) -> None:
@@ -55,6 +71,21 @@ def test_much_work_or_slow_work_that_a_request_waits_for_is_a_warning(fill: dict
         {"compute": MUCH, "parameters": ", user_id", "key": 'f"cart:{user_id}"'},
         {"compute": MUCH, "ttl": "24 * 3600"},
         {"compute": MUCH, "path": "shop/tasks.py"},
+        {"compute": "found = Order.objects.count()", "path": "shop/admin/views.py"},
+        {"compute": "found = Order.objects.count()", "path": "shop/web/api/metrics.py"},
+        {
+            "compute": "found = db.query(Order).join(Line).all()",
+            "path": "shop/views.py",
+            "parameters": ", q",
+            "key": 'f"found:{q}"',
+        },
+        # A query that is built in many steps is one query.
+        {
+            "compute": "found = db.query(Order)\n" + "        found = found.filter(True)\n" * 14,
+            "path": "shop/views.py",
+        },
+        # A page of few rows repeats little.
+        {"compute": "found = [Line.objects.get(id=o.id) for o in orders[:5]]", "path": "shop/views.py"},
         # Folders far above say what the project is called, and not what the file does.
         {"compute": "found = requests.get(ADDRESS).text", "path": "the-api/src/shop/catalog/pages.py"},
     ],
@@ -79,3 +110,158 @@ def test_keys_warns_where_requests_wait(path: str, parameters: str, wanted: str)
     text = f'def names(redis{parameters}):\n    return redis.keys("user:*")\n'
     (finding,) = audit_source(path, text.encode()).findings
     assert (finding.code, finding.level) == ("SG403", wanted)
+
+
+def test_only_what_lies_between_the_get_and_the_set_is_a_miss() -> None:
+    text = """
+    def people(request):
+        shown = Person.objects.annotate(Count("orders"))
+        tags = cache.get("tags")
+        if tags is None:
+            tags = list(Tag.objects.all())
+            cache.set("tags", tags, 600)
+        return render(request, tags, shown, Order.objects.aggregate(Sum("price")))
+    """
+    options = AuditOptions(least="low", codes=frozenset(("SG201",)))
+    source = "from django.core.cache import cache\n" + dedent(text)
+    (finding,) = audit_source("shop/views.py", source.encode(), options).findings
+    assert finding.level == "information"
+
+
+MEMO = """
+from cache_memoize import cache_memoize
+
+@cache_memoize(300)
+def {called}:
+    return {made}
+"""
+
+
+@pytest.mark.parametrize(
+    ("called", "made", "wanted"),
+    [
+        ("total_sold()", 'Order.objects.aggregate(Sum("price"))', "warning"),
+        ("name_of(shop_id)", "Shop.objects.filter(id=shop_id).first()", "information"),
+        ("lines_of(order_id)", "Line.objects.filter(order=order_id).count()", "information"),
+        ("lines_of(user)", 'user.lines.annotate(Count("orders"))', "information"),
+        ("address()", "OPTIONS.address", "information"),
+    ],
+)
+def test_a_decorated_function_is_judged_by_its_work_and_its_parameters(
+    called: str, made: str, wanted: str
+) -> None:
+    text = MEMO.format(called=called, made=made)
+    (finding,) = audit_source("shop/queries.py", text.encode()).findings
+    assert (finding.code, finding.level) == ("SG108", wanted)
+
+
+ROUTE = """
+from fastapi_cache.decorator import cache
+from shop.orders import OrderService, sold, {name}
+
+@router.get("/orders")
+@cache(expire=60)
+async def orders(service: OrderService = Depends()):
+    return {made}
+"""
+ORDERS = """
+def sold(db):
+    return db.query(func.sum(Order.price)).scalar()
+
+def one(db):
+    return db.query(Order).first()
+
+@lru_cache
+def kept(db):
+    return db.query(func.sum(Order.price)).scalar()
+
+class OrderService:
+    def all_of_them(self):
+        return self.db.query(Order).join(Line).all()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "made", "wanted"),
+    [
+        ("sold", "sold(db)", "warning"),
+        ("one", "one(db)", "information"),
+        ("kept", "kept(db)", "information"),
+        ("sold", "OrderService(db).all_of_them()", "warning"),
+        ("sold", "service.all_of_them()", "warning"),
+    ],
+)
+def test_functions_of_the_project_that_a_miss_calls_count(
+    tmp_path: Path, name: str, made: str, wanted: str
+) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "orders.py").write_text(ORDERS.lstrip())
+    routes = folder / "routes.py"
+    routes.write_text(ROUTE.format(name=name, made=made))
+    (finding,) = audit([str(routes)]).findings
+    assert (finding.code, finding.level) == ("SG101", wanted)
+
+
+def test_pages_for_administrators_are_information() -> None:
+    text = """
+    from fastapi_cache.decorator import cache
+
+    @router.get("/orders")
+    @cache(expire=60)
+    async def orders(request):
+        {check}
+        return db.query(Order).join(Line).all()
+    """
+    levels = []
+    for check in ("pass", "if not request.user.is_staff:\n            raise Forbidden"):
+        source = dedent(text.replace("{check}", check))
+        (finding,) = audit_source("shop/routes.py", source.encode()).findings
+        levels.append(finding.level)
+    assert levels == ["warning", "information"]
+
+
+@pytest.mark.parametrize(
+    ("default", "wanted"),
+    [
+        ("lambda: Order.objects.count()", "warning"),
+        ("count_all", "warning"),
+        ("lambda: list(Tag.objects.all())", "information"),
+    ],
+)
+def test_a_miss_of_get_or_set_is_its_default(default: str, wanted: str) -> None:
+    text = f"""
+    from django.core.cache import cache
+
+    def count_all():
+        return Order.objects.count()
+
+    def page(request):
+        sold = Order.objects.aggregate(Sum("price"))
+        return render(request, sold, cache.get_or_set("number", {default}, 60))
+    """
+    (finding,) = audit_source("shop/views.py", dedent(text).encode()).findings
+    assert (finding.code, finding.level) == ("SG105", wanted)
+
+
+@pytest.mark.parametrize(
+    ("key", "parameters", "compute", "wanted"),
+    [
+        ('"sold"', "", "Order.objects.filter(day=today()).count()", "warning"),
+        ('f"sold:{user_id}"', ", user_id", "Order.objects.filter(user=user_id).count()", "information"),
+    ],
+)
+def test_a_falsy_miss_warns_without_a_herd(key: str, parameters: str, compute: str, wanted: str) -> None:
+    text = f"""
+    from django.core.cache import cache
+
+    def sold(shop{parameters}):
+        number = cache.get({key})
+        if not number:
+            number = {compute}
+            cache.set({key}, number, 60)
+        return number
+    """
+    options = AuditOptions(least="low", codes=frozenset(("SG205",)))
+    (finding,) = audit_source("shop/numbers.py", dedent(text).encode(), options).findings
+    assert finding.level == wanted

@@ -1,6 +1,6 @@
 """How much a herd costs, in points: what a reviewer comments on, and what he lets pass.
 
-The facts are those that told the two apart on fills of 33 projects, each judged by what the other projects showed.
+The facts are those that told the two apart on fills of many projects, each judged by what the other projects showed.
 No single fact did.
 """
 
@@ -9,83 +9,116 @@ from __future__ import annotations
 import ast
 import re
 
-from stampede_guard.audit.caching.work import is_work
+from stampede_guard.audit.caching.accesses import Access
+from stampede_guard.audit.caching.judging.misses import Effort, Span, miss
 from stampede_guard.audit.finding import Level
-from stampede_guard.audit.source.model import Function, Module, owner_class
+from stampede_guard.audit.source.model import Function, Module, inside, owner_class, position
 from stampede_guard.audit.source.routes import routes
-from stampede_guard.audit.source.words import names_in, path
+from stampede_guard.audit.source.words import last, names_in, path, words
 
 # From so many points on, a finding is a warning.
-_WARNED = 2
-_MUCH, _SOME, _LITTLE = 12, 8, 6  # calls that do some work
-_QUERIES, _AWAITS = 5, 3
+_WARNED = 3
+_MUCH, _SOME = 12, 8  # calls that do some work
+_LISTS = 3  # queries for more than one row
 _DAY = 86_400  # seconds
 _DEPTH = 3
 _NEAREST = 3  # the last parts of a path
 
-_ASIDE = re.compile(r"^(?:self\._?)?(?:log|logger|logging|print|\w*(?:cache|redis)\w*)(?:\.|\(|$)", re.I)
 _WEB = re.compile(
     r"view|route|api|endpoint|controller|handler|resource|rest|context_processor|templatetag", re.I
 )
 _VIEW = re.compile("View|API|Resource|Handler")
 _ASIDE_PLACES = re.compile(
-    r"admin|manage|command|script|migrat|cron|task|job|worker|etl|cli\b|bot|celery|consumer", re.I
-)
-_QUERY = re.compile(
-    r"\.execute|\.objects\b|\.query\b|fetch_?(?:all|val|row|one)|scalars?\b|session\.|crud|repo\b|repository|\bdb\b|"
-    r"cursor|\.filter\(|select\(|queryset|find\(",
+    r"admin|manage|command|script|migrat|cron|etl|cli\b|celery|digest|mailing|"
+    r"(?:^|/)(?:metrics|prometheus|health\w*)\.py$",
     re.I,
 )
-_SLOW = re.compile(
-    r"requests\.|httpx|aiohttp|urlopen|http_?client|\.post\(|api_?client|graphql|boto|elastic|opensearch|qdrant|"
-    r"openai|anthropic|llm|embed|predict|inference|aggregate|annotate|Count\(|GROUP BY|group_by|\bJOIN\b|distinct"
-)
+# In `tasks/views.py` these are what the pages show.
+_ASIDE_WORK = re.compile(r"task|job|worker|bot|consumer", re.I)
 _WHOLE = re.compile(
-    r"stat(?:istic)?s|popular|top_|rank|summary|leaderboard|dashboard|total|analytics|trending|metrics|search|tree|"
+    r"stat(?:istic)?s|popular|top_|rank|summary|leaderboard|dashboard|total|analytics|trending|metrics|tree|"
     r"graph|heatmap|report|similar|recommend|timeline|aggregat",
     re.I,
 )
-_ONE = re.compile(
-    r"\.first\(|\.one\(|\.get\(id|objects\.get\(|get_object_or_404|\.scalar\(|find_one|one_or_none|exists\(|"
-    r"LIMIT 1\b|fetchone|get_by_id|\.get\(pk"
-)
 _USER = re.compile(
-    r"user|session|account|member|token|email|profile|owner|tenant|workspace|customer|viewer|permission", re.I
+    r"user|(?<!db_)session(?!_?(?:factory|maker|local))|account|member|token|email|profile|owner|tenant|workspace|"
+    r"customer|viewer|permission",
+    re.I,
 )
+_USERS = frozenset("user account member profile customer viewer session".split())
+_TEXTS = frozenset(
+    "q query search search_term search_query term text phrase keyword keywords prompt question".split()
+)
+# The names of one thing of many: `order_id`, `slug`.
+_ONE = re.compile(r"(?:^|_)(?:id|pk|slug|uuid|guid|hash|name|ip|key|address|url|height|number)$")
+# What most frameworks hand in: no part of a key that callers choose.
+_HANDED = frozenset(("self", "cls", "request", "db", "session", "redis", "cache", "client"))
+_STAFF = re.compile(r"admin|is_staff|staff_|superuser|moderator|permission_required|roles?_required", re.I)
+_FIRST = 3  # statements that may turn callers away
+_ROW_BASES = re.compile(r"^(?:Base|\w*Model|\w*Document|Entity)$")
 
 
 def level_of(
-    module: Module, function: Function | None, key: tuple[ast.expr, ...] = (), write: ast.AST | None = None
+    module: Module,
+    function: Function | None,
+    *,
+    key: tuple[ast.expr, ...] = (),
+    between: tuple[ast.expr, ast.expr] | None = None,
+    lifetime: ast.expr | None = None,
 ) -> Level:
-    """A warning if a reviewer would probably comment on the herd of this function."""
+    """A warning if a reviewer would probably comment on the herd of this function.
+
+    Without a key, its parameters are the key. `between` are the read and the write: a miss is what lies between them.
+    `lifetime` is the call that may name how long an entry lives.
+    """
     if function is None:
         return "information"
-    return "warning" if points(module, function, key, write) >= _WARNED else "information"
+    found = facts(module, function, key, between, lifetime)
+    return "warning" if sum(found.values()) >= _WARNED else "information"
 
 
-def points(module: Module, function: Function, key: tuple[ast.expr, ...], write: ast.AST | None) -> int:
-    """The work of a miss, who waits for it, and how many share a key."""
-    work = _work(function.node)
-    called = [module.callee(call, function) for call in work]
-    callees = [made for made in called if made is not None and made is not function]
-    in_all = len(work) + sum(len(_work(made.node)) for made in callees)
-    texts = [ast.unparse(made.node) for made in (function, *callees)]
-    text = "\n".join(texts)
-    queries = len(_QUERY.findall(text))
-    said = " ".join(_names(function, key))
-    cls = owner_class(function)
-    found = 2 if len(work) >= _MUCH else int(in_all >= _SOME)
-    found += bool(serves(module, function) or (cls is not None and _VIEW.search(cls.name)))
-    awaits = [node for node in ast.walk(function.node) if isinstance(node, ast.Await)]
-    found += bool(len(awaits) >= _AWAITS or queries >= _QUERIES)
-    found += bool(_WHOLE.search(function.name) or _SLOW.search(text))
-    if queries == 1:
-        found -= 2 if in_all <= _LITTLE else 1
-    found -= _USER.search(said) is not None
-    found -= _lasts_a_day(module, write)
-    found -= _ONE.search(texts[0]) is not None
-    found -= _ASIDE_PLACES.search(_place(module)) is not None
-    return found
+def level_of_fill(module: Module, function: Function, read: Access, write: Access) -> Level:
+    return level_of(module, function, key=read.key, between=(read.call, write.call), lifetime=write.call)
+
+
+def costs_little(module: Module, function: Function, read: Access, write: Access) -> bool:
+    """Whether even a miss at each call costs little: one row, or the entry of one user."""
+    found = facts(module, function, read.key, (read.call, write.call), write.call)
+    return found["rows"] + found["user"] + found["text"] < 0
+
+
+def facts(
+    module: Module,
+    function: Function,
+    key: tuple[ast.expr, ...],
+    between: tuple[ast.expr, ast.expr] | None,
+    lifetime: ast.expr | None,
+) -> dict[str, int]:
+    """The points of each fact: the work of a miss, who waits for it, and how many share a key."""
+    made = miss(module, function, _span(function, between))
+    said, chosen = _named(module, function, key)
+    return {
+        **_work(function, made),
+        "serving": int(serves(module, function) or _is_of_view(function)),
+        "aside": -3 * (_is_aside(module) or _is_for_staff(function)),
+        "apart": -2 if _is_of_row(function) else -bool(chosen) - any(map(_ONE.search, chosen)),
+        "user": -4 * (any(map(_USER.search, said)) or _is_of_user(function)),
+        "text": -4 * (not _TEXTS.isdisjoint(said)),
+        "day": -_lasts_a_day(module, lifetime),
+    }
+
+
+def _work(function: Function, made: Effort) -> dict[str, int]:
+    return {
+        "sums": 2 * bool(made.sums),
+        "remote": 2 * bool(made.remote),
+        "repeated": int(bool(made.repeated)),
+        "lists": int(made.queries - made.rows >= _LISTS),
+        "some": int(made.calls >= _SOME),
+        "much": 2 * (made.own >= _MUCH),
+        "whole": int(_WHOLE.search(function.name) is not None),
+        "rows": -2 * (made.rows >= made.queries > 0 and not made.remote and not made.sums),
+    }
 
 
 def serves(module: Module, function: Function) -> bool:
@@ -100,12 +133,94 @@ def _place(module: Module) -> str:
     return "/".join(module.path.replace("\\", "/").split("/")[-_NEAREST:])
 
 
-def _work(node: ast.AST) -> list[ast.Call]:
-    return [
-        inner
-        for inner in ast.walk(node)
-        if isinstance(inner, ast.Call) and is_work(inner) and not _ASIDE.match(path(inner.func))
-    ]
+def _is_aside(module: Module) -> bool:
+    place = _place(module)
+    if _ASIDE_PLACES.search(place):
+        return True
+    return _ASIDE_WORK.search(place) is not None and not _WEB.search(place.rpartition("/")[2])
+
+
+def _is_for_staff(function: Function) -> bool:
+    """`@admin_required`, or `if not user.is_staff: abort(403)` among the first statements."""
+    if any(_STAFF.search(ast.unparse(decorator)) for decorator in function.node.decorator_list):
+        return True
+    return any(
+        isinstance(first, ast.If)
+        and not first.orelse
+        and isinstance(first.test, ast.UnaryOp)
+        and _STAFF.search(ast.unparse(first.test)) is not None
+        and _leaves(first.body[-1])
+        for first in function.node.body[:_FIRST]
+    )
+
+
+def _leaves(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return last(path(node.value.func)) == "abort"
+    return isinstance(node, ast.Return | ast.Raise)
+
+
+def _is_of_view(function: Function) -> bool:
+    cls = owner_class(function)
+    return cls is not None and _VIEW.search(cls.name) is not None
+
+
+def _is_of_user(function: Function) -> bool:
+    """A method of one user: `User.feed`. `UserService.feed` is not."""
+    cls = owner_class(function)
+    return cls is not None and "self" in function.parameters and not _USERS.isdisjoint(words(cls.name)[-1:])
+
+
+def _is_of_row(function: Function) -> bool:
+    """A method of one row of a table."""
+    cls = owner_class(function)
+    return (
+        cls is not None
+        and "self" in function.parameters
+        and any(_ROW_BASES.search(last(path(base))) for base in cls.bases)
+    )
+
+
+def _span(function: Function, between: tuple[ast.expr, ast.expr] | None) -> Span | None:
+    """From the read to the end of the write, if both are in the function and in this order."""
+    if between is None or not all(inside(node, function.node) for node in between):
+        return None
+    start, end = position(between[0]), (between[1].end_lineno or 0, between[1].end_col_offset or 0)
+    return (start, end) if start < end else None
+
+
+def _named(module: Module, function: Function, key: tuple[ast.expr, ...]) -> tuple[set[str], set[str]]:
+    """The names in the key, and the parameters among them.
+
+    A parameter with a default does not count: callers that leave it out share a key. A constant key names nobody.
+    """
+    chosen = _required(function) - _HANDED
+    if not key:
+        return chosen, chosen
+    if _is_fixed(module, function, key):
+        return set(), set()
+    names = _names(function, key)
+    return names, names & chosen
+
+
+def _required(function: Function) -> set[str]:
+    spec = function.node.args
+    given = [*spec.posonlyargs, *spec.args]
+    first = {argument.arg for argument in given[: len(given) - len(spec.defaults)]}
+    pairs = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+    return first | {argument.arg for argument, default in pairs if default is None}
+
+
+def _is_fixed(module: Module, function: Function, key: tuple[ast.expr, ...]) -> bool:
+    """`"top_accounts"`, or a name of such a text."""
+    constants = {
+        name for _node, bound, value in function.bindings if isinstance(value, ast.Constant) for name in bound
+    }
+    constants |= {name for name, value in module.values.items() if isinstance(value, ast.Constant)}
+    return all(
+        isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in constants)
+        for node in key
+    )
 
 
 def _names(function: Function, key: tuple[ast.expr, ...]) -> set[str]:
@@ -133,10 +248,10 @@ def _all_names(node: ast.expr) -> set[str]:
     )
 
 
-def _lasts_a_day(module: Module, write: ast.AST | None) -> bool:
-    if not isinstance(write, ast.Call):
+def _lasts_a_day(module: Module, call: ast.AST | None) -> bool:
+    if not isinstance(call, ast.Call):
         return False
-    given = [*write.args[1:], *(keyword.value for keyword in write.keywords)]
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
     return any(_number(module, value) >= _DAY for value in given)
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.judging.cost import cost
+from stampede_guard.audit.caching.judging.worth import level_of
 from stampede_guard.audit.caching.reexported import HINTS, library_decorations
 from stampede_guard.audit.fixes.decorators import aiocache
 from stampede_guard.audit.rule import Documentation, Rule, Violation
@@ -20,6 +21,7 @@ def check(module: Module) -> Iterator[Violation]:
                 node=decoration.node,
                 message=f"aiocache's {decoration.tail} has no lock: concurrent misses of "
                 f"{decoration.function.name}() all compute",
+                level=level_of(module, decoration.function, lifetime=decoration.call),
                 function=decoration.function.name,
                 cost=cost(decoration.function.node),
             )
@@ -54,7 +56,7 @@ RULE = Rule(
         unless="The function is cheap. aiocache's own `cached_stampede` with a lease above 0 helps, but it "
         "does not renew its lease.",
         sure="High: the import says which decorator it is. An import from the project's own files is "
-        "followed, also to a subclass of the decorator.",
+        "followed, also to a subclass of the decorator. A warning if a miss is much work: see SG201, else information.",
         fix="Safe: `@cached(ttl=60)` becomes `@locked_cache(ttl=60)` if parameters and result are "
         "declared as Python's own types. If None may be returned, None is not stored, as with "
         "aiocache. Unsafe with a key, key builder, namespace or a store of its own, and without a "

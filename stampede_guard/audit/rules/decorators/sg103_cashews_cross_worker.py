@@ -26,7 +26,7 @@ def check(module: Module) -> Iterator[Violation]:
             message=f"cashews: {why} for {decoration.function.name}()",
             confidence=confidence,
             scope=scope,
-            level=level_of(module, decoration.function),
+            level=level_of(module, decoration.function, lifetime=decoration.call),
             function=decoration.function.name,
             cost=cost(decoration.function.node),
         )

@@ -47,7 +47,7 @@ def check(module: Module) -> Iterator[Violation]:
                 message=f"Flask-Caching's {decoration.tail} has no lock: concurrent misses of "
                 f"{decoration.function.name}() all compute",
                 confidence=confidence,
-                level=level_of(module, decoration.function),
+                level=level_of(module, decoration.function, lifetime=decoration.call),
                 function=decoration.function.name,
                 cost=cost(decoration.function.node),
             )
@@ -61,7 +61,7 @@ def check(module: Module) -> Iterator[Violation]:
                 message=f"Flask-Caching's {decoration.tail} has no lock: concurrent misses of what it wraps "
                 "all compute",
                 confidence=confidence,
-                level=level_of(module, decoration.function),
+                level=level_of(module, decoration.function, lifetime=decoration.call),
                 function=decoration.function.name,
             )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.caching.judging.worth import level_of
 from stampede_guard.audit.caching.reexported import library_name
+from stampede_guard.audit.finding import Level
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import decorations
 from stampede_guard.audit.source.model import Function, Module, argument
@@ -50,6 +51,7 @@ def check(module: Module) -> Iterator[Violation]:
                 decoration.node,
                 f"cache_page has no lock: concurrent misses of {decoration.function.name}() all render",
                 decoration.function,
+                level=level_of(module, decoration.function, lifetime=decoration.call),
             )
     for call in module.calls:
         if isinstance(call.func, ast.Call):  # `cache_page(60)(view)`: the inner call is the finding
@@ -62,7 +64,7 @@ def check(module: Module) -> Iterator[Violation]:
                 call,
                 "cache_page has no lock: concurrent misses of this view all render",
                 function,
-                seen=False,
+                level="information",  # the view is not in sight
             )
         elif (
             name in ("get_or_set", "aget_or_set")
@@ -75,6 +77,7 @@ def check(module: Module) -> Iterator[Violation]:
                 call,
                 f"{name} has no lock: callers that miss together all compute the default",
                 function,
+                level=_level(module, call, function),
             )
 
 
@@ -87,16 +90,24 @@ def _is_static(function: Function) -> bool:
 
 
 def _hit(
-    module: Module, node: ast.AST, message: str, function: Function | None, *, seen: bool = True
+    module: Module, node: ast.AST, message: str, function: Function | None, *, level: Level
 ) -> Violation:
-    """`seen` is False if the function is not what is cached: it only calls `cache_page(60)(view)`."""
     return Violation(
         node=node,
         message=message,
-        level=level_of(module, function if seen else None),
+        level=level,
         function=function.name if function else "",
         cost=cost(function.node) if function else (),
     )
+
+
+def _level(module: Module, call: ast.Call, function: Function | None) -> Level:
+    """A miss of `get_or_set` is what its default does: a function, or what is written in the call."""
+    default, key = argument(call, 1, "default"), tuple(call.args[:1])
+    if isinstance(default, ast.Name | ast.Attribute):
+        computes = module.callee(ast.Call(func=default, args=[], keywords=[]), function)
+        return level_of(module, computes or function, key=key, lifetime=call)
+    return level_of(module, function, key=key, between=(call, call), lifetime=call)
 
 
 def _is_django(module: Module, call: ast.Call, function: Function | None) -> bool:
@@ -163,7 +174,8 @@ RULE = Rule(
         "`stampede_guard.integrations.django` (not reported). If only the settings name that backend, "
         "turn the rule off.",
         sure="High: Django's cache has no lock in any back end of its own. "
-        "A warning if a miss is much work: see SG201, else information.",
+        "A warning if a miss is much work: see SG201, else information. A miss of `get_or_set` is what its "
+        "default does. Information if the view is in another file.",
         fix="No automatic fix: `cache_page` caches responses, and the computation of "
         "`get_or_set` stays where its key is built.",
     ),

@@ -28,7 +28,7 @@ def check(module: Module) -> Iterator[Violation]:
             node=decoration.node,
             message=f"{_what(decoration)}: threads that miss {decoration.function.name}() together all compute; "
             "condition= makes one compute",
-            level=level_of(module, decoration.function),
+            level=level_of(module, decoration.function, lifetime=decoration.call),
             function=decoration.function.name,
             cost=cost(decoration.function.node),
         )

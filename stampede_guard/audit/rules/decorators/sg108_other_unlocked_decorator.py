@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.judging.cost import cost
+from stampede_guard.audit.caching.judging.worth import level_of
 from stampede_guard.audit.prefilter import Hint, Text
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import Decoration, decorations, is_true
@@ -66,6 +67,7 @@ def check(module: Module) -> Iterator[Violation]:
             node=decoration.node,
             message=f"{library}'s {decoration.tail} has no lock{cold}: concurrent misses of "
             f"{decoration.function.name}() all compute",
+            level=level_of(module, decoration.function, lifetime=decoration.call),
             function=decoration.function.name,
             cost=cost(decoration.function.node),
         )
@@ -88,6 +90,7 @@ def _by_time_buckets(module: Module) -> Iterator[Violation]:
             message=f"lru_cache joins no callers, and the time in its key makes it expire: all threads compute "
             f"{function.name}() at the end of each period",
             confidence="medium",
+            level=level_of(module, function),
             function=function.name,
             cost=cost(function.node),
         )
@@ -131,7 +134,8 @@ RULE = Rule(
         instead="@locked_cache(ttl=60)\ndef search(query: str) -> list[str]: ...",
         unless="There is one caller at a time, as in scripts and notebooks.",
         sure="High: by import, or by the constructor of the object in the same file. Medium for `lru_cache`: a "
-        "parameter or an argument shows that the time is in the key.",
+        "parameter or an argument shows that the time is in the key. "
+        "A warning if a miss is much work: see SG201, else information.",
         fix="No automatic fix: each library has its own keys, stores and lifetimes, and other "
         "code may clear them.",
     ),

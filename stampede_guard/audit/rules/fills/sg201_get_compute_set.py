@@ -8,7 +8,7 @@ from stampede_guard.audit.caching import threaded
 from stampede_guard.audit.caching.fills import Fill, fills, owned_name, what_is_cached
 from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.caching.judging.rows import asks_for_one_row
-from stampede_guard.audit.caching.judging.worth import level_of
+from stampede_guard.audit.caching.judging.worth import level_of, level_of_fill
 from stampede_guard.audit.finding import Confidence
 from stampede_guard.audit.fixes.around import or_by_fill_lock
 from stampede_guard.audit.fixes.handwritten import by_decorator
@@ -28,7 +28,7 @@ def check(module: Module) -> Iterator[Violation]:
             message=f"{what_is_cached(fill.function)} reads the cache, computes on a miss and stores the result "
             "with no lock: every caller that misses at the same time computes too",
             confidence=_sure(module, fill),
-            level=level_of(module, fill.function, fill.read.key, fill.write.call),
+            level=level_of_fill(module, fill.function, fill.read, fill.write),
             function=owned_name(fill.function),
             cost=cost(fill.function.node),
         )
@@ -84,11 +84,16 @@ RULE = Rule(
         "Counters, flags, read-modify-write and values that were passed in are left out. Medium also for a dict of "
         "the process in a plain function, if threads use it under a lock that is free while they compute, or if "
         "its entries expire and a request or a query makes them. "
-        "A warning if a miss is much work that many wait for, else information. These count for it: eight calls or "
-        "more that do work, also in functions of the file that it calls (twelve of its own count twice); a view, a "
-        "route, or a place for them by the name of the file; three awaits, or five queries; an aggregate, a "
-        "request or a model. These count against it: a single query, one row, a key with a user, a lifetime of a "
-        "day, a place for tasks, commands or administrators. From two points on it is a warning.",
+        "A warning if a miss is much work that many wait for, else information. These facts count for it: an "
+        "aggregate, a join, a group or a count (2 points); a request to another service, or a model (2); a query or "
+        "request in a loop (1); three queries for lists of rows (1); eight calls that do work (1), or twelve of its "
+        "own (2 more); a name like statistics, total or ranking (1); a view, a route, or a place for them by the name "
+        "of the file (1). These count against it: only queries for one row (2); a key with a parameter that has no "
+        "default (1), and one that names one thing, such as `order_id` (1 more), or a method of a row of a table (2); "
+        "a key with a user, or with a text that somebody typed (4); a lifetime of a day (1); a place for tasks, "
+        "commands, monitoring or administrators, or a check that only they pass (3). From three points on it is a "
+        "warning. Only what lies between the get and the set counts. Functions that it calls count, too, in the file "
+        "and in files of the project that it imports, but not those that are cached themselves.",
         fix="Unsafe: if the function consists of get, test, computation, set and return, and declares a result of "
         "Python's own types, it keeps its computation and gets `@locked_cache`. Not if it calls something on a hit, "
         "too, for example a check of permissions. If its key consists of "

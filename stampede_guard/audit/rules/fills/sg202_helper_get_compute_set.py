@@ -8,7 +8,7 @@ from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
 from stampede_guard.audit.caching.hops import own_fills, split_fills
 from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.caching.judging.rows import asks_for_one_row
-from stampede_guard.audit.caching.judging.worth import level_of
+from stampede_guard.audit.caching.judging.worth import level_of_fill
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
@@ -24,7 +24,7 @@ def check(module: Module) -> Iterator[Violation]:
             message=f"{what_is_cached(fill.function)} gets, computes on a miss and sets through {through} with no "
             "lock: every caller that misses at the same time computes too",
             confidence="low" if asks_for_one_row(module, fill.function, fill.read, fill.write) else "medium",
-            level=level_of(module, fill.function, fill.read.key, fill.write.call),
+            level=level_of_fill(module, fill.function, fill.read, fill.write),
             function=owned_name(fill.function),
             cost=cost(fill.function.node),
         )

@@ -38,7 +38,7 @@ def check(module: Module) -> Iterator[Violation]:
         )
     for decoration, name in unlocked_uses(module):
         # The definition is reported once, so only the uses that cost much are.
-        if level_of(module, decoration.function) == "warning":
+        if level_of(module, decoration.function, lifetime=decoration.call) == "warning":
             yield Violation(
                 node=decoration.node,
                 message=f"{decoration.function.name}() is behind {name} of the project, which has no lock: "

@@ -11,7 +11,7 @@ from stampede_guard.audit.caching.flow import Flow
 from stampede_guard.audit.caching.imported import followed_function
 from stampede_guard.audit.caching.judging.cost import is_cheap_if_empty
 from stampede_guard.audit.caching.judging.truth import truth
-from stampede_guard.audit.caching.judging.worth import level_of
+from stampede_guard.audit.caching.judging.worth import costs_little
 from stampede_guard.audit.fixes.expressions import asks_for_none
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
@@ -41,7 +41,9 @@ def check(module: Module) -> Iterator[Violation]:
                 confidence="low" if falsy == "unknown" or cheap else "medium",
                 message=f"{what_is_cached(fill.function)} treats 0, '' or an empty list as a miss "
                 "and computes it every time: test `is None`",
-                level=level_of(module, fill.function, fill.read.key, fill.write.call),
+                level="information"
+                if costs_little(module, fill.function, fill.read, fill.write)
+                else "warning",
                 function=owned_name(fill.function),
             )
 
@@ -132,7 +134,8 @@ RULE = Rule(
         sure="Medium if the value is a number, a collection or an answer to a question, as far as its code or "
         "name shows; else low. Low also if a miss only asks the own database for rows of something that the key "
         "names: an empty answer then costs little. "
-        "Warning or information: see SG201. Silent if it cannot be falsy: the write is under a test of the "
+        "Information if a miss costs one row, or if the key contains a user or a typed text; else a warning, because "
+        "each call computes, and not only a herd. Silent if it cannot be falsy: the write is under a test of the "
         "value, an empty value returns or raises before it, or it is an object, serialised text, a literal with "
         "contents, a token, or a value of which a constant part is read in each case. Silent for "
         "`hgetall` and its like, which answer a miss with {} or []. Silent for Redis clients, "
