@@ -265,3 +265,34 @@ def test_a_falsy_miss_warns_without_a_herd(key: str, parameters: str, compute: s
     options = AuditOptions(least="low", codes=frozenset(("SG205",)))
     (finding,) = audit_source("shop/numbers.py", dedent(text).encode(), options).findings
     assert finding.level == wanted
+
+
+FLAG = """
+from django.core.cache import cache
+
+def touch(self):
+    if cache.get(f"touched:{self.id}"):
+        return
+    cache.set(f"touched:{self.id}", 1, 300)
+    %s
+
+def refresh():
+    if not cache.get("fresh"):
+        Prices().load()
+        cache.set("fresh", 1, 300)
+"""
+
+
+@pytest.mark.parametrize(
+    ("work", "wanted"),
+    [
+        ("return Person.objects.filter(id=self.id).update(seen=now())", "information"),
+        ("send_mail(self.address)", "warning"),
+    ],
+)
+def test_a_flag_that_spares_one_update_or_is_set_after_the_work_is_information(
+    work: str, wanted: str
+) -> None:
+    options = AuditOptions(codes=frozenset(("SG305",)))
+    touch, refresh = audit_source("shop/people.py", (FLAG % work).encode(), options).findings
+    assert (touch.level, refresh.level) == (wanted, "information")

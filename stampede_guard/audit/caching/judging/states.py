@@ -191,3 +191,19 @@ def _works(statement: ast.stmt, read: ast.expr, taken: ast.expr) -> bool:
         and calls_work(node, (read, taken))
         for node in ast.walk(statement)
     )
+
+
+def worked_after(module: Module, function: Function, taken: Access) -> list[ast.Call]:
+    """The outermost calls that do work after the set, in its own block."""
+    statement = module.statement(taken.call)
+    around = module.parents.get(statement)
+    blocks = [getattr(around, name, []) for name in ("body", "orelse", "handlers", "finalbody")]
+    block = next((block for block in blocks if statement in block), [])
+    after = block[block.index(statement) + 1 :] if block else []
+    found: list[ast.Call] = []
+    for call in sorted(function.calls, key=position):
+        if not any(inside(call, node) for node in after) or _says_something(call) or not calls_work(call):
+            continue
+        if not any(inside(call, outer) for outer in found):
+            found.append(call)
+    return found

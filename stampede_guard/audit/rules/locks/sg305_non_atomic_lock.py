@@ -7,17 +7,22 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from stampede_guard.audit.caching import lockuse
+from stampede_guard.audit.caching.accesses import Access
 from stampede_guard.audit.caching.fills import accesses_of
 from stampede_guard.audit.caching.flow import Flow
 from stampede_guard.audit.caching.judging import states
+from stampede_guard.audit.caching.judging.worth import level_of_fill
 from stampede_guard.audit.caching.keys import same_key
 from stampede_guard.audit.caching.locks import locks_of
+from stampede_guard.audit.finding import Level
 from stampede_guard.audit.fixes.flags import in_one_step
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Function, Module, argument, inside, position
+from stampede_guard.audit.source.words import last, path
 
 _SHORT = 30  # seconds
+_UPDATES = frozenset(("update", "aupdate", "update_one"))
 _MESSAGE = (
     "two callers can both find the lock free between this get and the set: SET NX checks and takes it "
     "in one step"
@@ -56,6 +61,7 @@ def check(module: Module) -> Iterator[Violation]:
             yield Violation(
                 node=read.call,
                 message=_MESSAGE,
+                level=_level(module, function, read, taken[0]),
                 function=function.name,
             )
             break
@@ -63,6 +69,20 @@ def check(module: Module) -> Iterator[Violation]:
             asked = states.asked_then_taken(module, function)
             if asked is not None:
                 yield Violation(node=asked, message=_MESSAGE, function=function.name)
+
+
+def _level(module: Module, function: Function, read: Access, taken: Access) -> Level:
+    """A flag that is set last spares work as a cache entry does. One that guards a single UPDATE spares a write."""
+    guarded = states.worked_after(module, function, taken)
+    if not guarded and _is_bare_mark(function, read.key[0]):
+        return level_of_fill(module, function, read, taken)
+    if len(guarded) == 1 and last(path(guarded[0].func)) in _UPDATES:
+        return "information"
+    return "warning"
+
+
+def _is_bare_mark(function: Function, key: ast.expr) -> bool:
+    return not _names_a_lock(function, key) and not lockuse.deletes(function)
 
 
 def _is_no_lock(function: Function, key: ast.expr) -> bool:
@@ -160,7 +180,9 @@ RULE = Rule(
         unless="It only saves work that may be done twice without harm.",
         sure="Medium: the name of the key or function contains lock, running, busy or the like, the "
         "same function deletes the flag after its work, another function of the file deletes it, or a constant is "
-        "set without another question after `if flag: return`, under `if not flag:` or in its `else:`.",
+        "set without another question after `if flag: return`, under `if not flag:` or in its `else:`. Information if "
+        "the flag only guards one UPDATE. A flag that is set after the work spares work like a cache entry, unless "
+        "its name says lock: a warning if that is much work, see SG201.",
         fix="Unsafe: for a Redis client, `if redis.get(key): return` and the set with a TTL right after "
         "it become `if not redis.set(key, 1, ex=60, nx=True): return`. The same applies if the set is "
         "the first statement under `if not redis.get(key):`. A falsy value counted as free before, "
