@@ -49,6 +49,8 @@ def level(
         {"compute": "found = Order.objects.count()", "path": "shop/views.py"},
         {"compute": "found = db.query(Order).join(Line).all()", "path": "shop/views.py"},
         {"compute": "found = [[*db.query(Line).filter_by(order=o)] for o in api_client.get()]"},
+        {"compute": "found = self.session.get(f'{BASE_URL}/rates').json()", "path": "shop/views.py"},
+        {"compute": "found = pd.read_csv(PRICES)", "path": "shop/views.py"},
         # Callers that leave the parameter out share a key.
         {
             "compute": "found = db.query(Order).join(Line).all()",
@@ -84,6 +86,7 @@ def test_much_work_or_slow_work_that_a_request_waits_for_is_a_warning(fill: dict
             "compute": "found = db.query(Order)\n" + "        found = found.filter(True)\n" * 14,
             "path": "shop/views.py",
         },
+        {"compute": "found = session.get('basket')", "path": "shop/views.py"},
         # A page of few rows repeats little.
         {"compute": "found = [Line.objects.get(id=o.id) for o in orders[:5]]", "path": "shop/views.py"},
         # Folders far above say what the project is called, and not what the file does.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from stampede_guard.audit.caching.judging.called import called
 from stampede_guard.audit.caching.work import is_work
 from stampede_guard.audit.source.model import Function, Module, inside, position
-from stampede_guard.audit.source.words import is_cachy, last, path
+from stampede_guard.audit.source.words import is_cachy, last, names_in, path
 
 # Calls that are followed, one inside the other, and how many functions in all.
 _DEPTH = 3
@@ -22,14 +22,18 @@ _FEW = 10  # rows or names that a loop goes through
 
 _ASIDE = re.compile(r"^(?:self\._?)?(?:log|logger|logging|print|\w*(?:cache|redis)\w*)(?:\.|\(|$)", re.I)
 _DATABASE = re.compile(
-    r"\bobjects\b|(?<!request\.)\b(?:query|session)\b|\b(?:db|cursor|conn|connection|repo|collection)\b|repository|"
+    r"\bobjects\b|(?<!request\.)\b(?:query|session)\b|\b(?:db|cursor|conn|connection|pool|repo|collection)\b|repository|"
     r"mongo|\.execute\w*(?:\(\)|$)|\.(?:fetch_?(?:all|one|row|val)|raw|aggregate|annotate|scalars?)$"
 )
+# Other services, models, warehouses, programs, and files of tables.
 _REMOTE = re.compile(
     r"^requests\.|httpx|aiohttp|urlopen|\bhttp_\w+|http_?client|\.post$|api_?client|[a-z]A(?:pi|PI)\(\)|fetch_json|"
     r"graphql|\bboto|elastic|opensearch|qdrant|openai|anthropic|(?<![a-z])llm|embedding|\bembed(?:_\w+)?$|"
-    r"\bpredict|inference"
+    r"\bpredict|inference|completions?\.|generate_content|bigquery|athena|snowflake|clickhouse|^subprocess\.|"
+    r"\bread_(?:csv|parquet|excel|sql\w*)$|load_model$|from_pretrained$|(?:^|\.)(?:download|scrape|crawl)(?:_\w+)?$"
 )
+_BY_ADDRESS = re.compile(r"(?:session|client|http|api)\w*(?:\(\))?\.(?:get|request|fetch)$", re.I)
+_ADDRESS = re.compile(r"url|uri|endpoint|address", re.I)
 # The first call of a query on a model or on a relation: `Order.filter(...)`, `user.orders.all()`.
 _BEGINS = frozenset(
     "filter all exclude filter_by annotate aggregate order_by select_related values_list get_or_none where find "
@@ -141,7 +145,7 @@ def _asked(module: Module, function: Function, call: ast.Call, chain: list[ast.C
     dotted, names = path(call.func), [last(path(part.func)) for part in chain]
     works = is_work(call) and not (_continues(chain) and names[0] in _STEPS)
     found = Effort(calls=works, own=works)
-    if _REMOTE.search(module.resolve(call.func)) or _REMOTE.search(dotted):
+    if _is_remote(module, chain):
         found.remote = 1
         return found
     counts = names[0] == "count" and not call.args
@@ -156,6 +160,21 @@ def _asked(module: Module, function: Function, call: ast.Call, chain: list[ast.C
         return found
     found.sums = sums + joins
     return found
+
+
+def _is_remote(module: Module, chain: list[ast.Call]) -> bool:
+    dotted = path(chain[0].func)
+    if _REMOTE.search(module.resolve(chain[0].func)) or _REMOTE.search(dotted):
+        return True
+    return any(_asks_an_address(part) for part in chain)
+
+
+def _asks_an_address(call: ast.Call) -> bool:
+    """`self.session.get(url)`, `client.request("GET", f"{base_url}/orders")`."""
+    if not call.args or not _BY_ADDRESS.search(path(call.func)):
+        return False
+    asked = call.args[min(len(call.args), 2) - 1] if last(path(call.func)) == "request" else call.args[0]
+    return _ADDRESS.search(" ".join(names_in(asked))) is not None or _text(asked).startswith("http")
 
 
 def _is_query(dotted: str, chain: list[ast.Call]) -> bool:
