@@ -159,11 +159,11 @@ def test_a_decorated_function_is_judged_by_its_work_and_its_parameters(
 
 
 ROUTE = """
-from fastapi_cache.decorator import cache
+from aiocache import cached
 from shop.orders import OrderService, sold, {name}
 
 @router.get("/orders")
-@cache(expire=60)
+@cached(ttl=60)
 async def orders(service: OrderService = Depends()):
     return {made}
 """
@@ -203,7 +203,7 @@ def test_functions_of_the_project_that_a_miss_calls_count(
     routes = folder / "routes.py"
     routes.write_text(ROUTE.format(name=name, made=made))
     (finding,) = audit([str(routes)]).findings
-    assert (finding.code, finding.level) == ("SG101", wanted)
+    assert (finding.code, finding.level) == ("SG102", wanted)
 
 
 def test_pages_for_administrators_are_information() -> None:
@@ -299,3 +299,26 @@ def test_a_flag_that_spares_one_update_or_is_set_after_the_work_is_information(
     options = AuditOptions(codes=frozenset(("SG305",)))
     touch, refresh = audit_source("shop/people.py", (FLAG % work).encode(), options).findings
     assert (touch.level, refresh.level) == (wanted, "information")
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        ("await service.prices()", "warning"),
+        ("await db.get(Price, 1)", "information"),
+    ],
+)
+def test_an_endpoint_under_fastapi_cache_is_a_warning_unless_it_is_seen_to_cost_little(
+    made: str, wanted: str
+) -> None:
+    text = f"""
+    from elsewhere import service
+    from fastapi_cache.decorator import cache
+
+    @router.get("/prices")
+    @cache(expire=60)
+    async def prices(db: Session):
+        return {made}
+    """
+    (finding,) = audit_source("shop/prices.py", dedent(text).encode()).findings
+    assert (finding.code, finding.level) == ("SG101", wanted)

@@ -77,6 +77,16 @@ def level_of(
     return "warning" if sum(found.values()) >= _WARNED else "information"
 
 
+def level_unless_little(module: Module, function: Function, *, lifetime: ast.expr | None) -> Level:
+    """Information only if it is seen that a miss costs little, or that few wait for it.
+
+    For a cache on an endpoint that joins no callers at all: its work may be in a file that is not in sight.
+    """
+    found = facts(module, function, (), None, lifetime)
+    little = any(found[fact] < 0 for fact in ("rows", "aside", "user", "text"))
+    return "information" if little and sum(found.values()) < _WARNED else "warning"
+
+
 def level_of_fill(module: Module, function: Function, read: Access, write: Access) -> Level:
     return level_of(module, function, key=read.key, between=(read.call, write.call), lifetime=write.call)
 

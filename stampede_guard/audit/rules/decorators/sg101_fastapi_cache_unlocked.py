@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.judging.cost import cost
-from stampede_guard.audit.caching.judging.worth import level_of
+from stampede_guard.audit.caching.judging.worth import level_unless_little
 from stampede_guard.audit.fixes.decorators import fastapi_cache
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import decorations
@@ -19,7 +19,7 @@ def check(module: Module) -> Iterator[Violation]:
                 node=decoration.node,
                 message=f"fastapi-cache has no lock: when {decoration.function.name}() expires, every request "
                 "computes until the value is stored",
-                level=level_of(module, decoration.function, lifetime=decoration.call),
+                level=level_unless_little(module, decoration.function, lifetime=decoration.call),
                 function=decoration.function.name,
                 cost=cost(decoration.function.node),
             )
@@ -43,8 +43,8 @@ RULE = Rule(
         example='@app.get("/quality")\n@cache(expire=300)\nasync def quality(project: int) -> Quality: ...',
         instead='@app.get("/quality")\n@locked_cache(ttl=300)\nasync def quality(project: int) -> Quality: ...',
         unless="The endpoint costs about as little as a round trip to the cache.",
-        sure="High: the import says which decorator it is. A warning if a miss is much work: see SG201, "
-        "else information.",
+        sure="High: the import says which decorator it is. Information if a miss only asks for rows by their key, or if "
+        "few wait for it: a user, a typed text, administrators (see SG201). Else a warning.",
         fix="Safe: `@cache(expire=60)` becomes `@locked_cache(ttl=60)`. Every parameter must be declared "
         "as one of Python's own types, the result must be declared, and the route must be for GET. "
         "The headers that fastapi-cache adds are lost; StampedeMiddleware sends such headers. Unsafe "
