@@ -263,9 +263,11 @@ class Cache:
         if self.in_vain.passes(found.key) and not is_anybodys(request, self.settings):
             return
         if not self.marks.passes(found.key, lambda: request.requester):
-            # Its own scope: what the application writes into it is read, too.
-            own = replace(request, scope={**request.scope})
-            self.judged.refresh_behind(self.plan, name, lambda: Fetch(self, own, found.key).run, old)
+            self.judged.refresh_behind(self.plan, name, lambda: self._refreshing(found.key, request), old)
+
+    def _refreshing(self, key: str, request: CacheRequest) -> Callable[[], Awaitable[Any]]:
+        # Its own scope: what the application writes into it is read, too.
+        return Fetch(self, replace(request, scope={**request.scope}), key).run
 
     def begin(self, scope: Scope, context: contextvars.Context, receive: Receive, **options: Any) -> Exchange:
         most = self.settings.max_body_bytes
