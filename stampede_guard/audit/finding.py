@@ -12,6 +12,8 @@ FixSafety = Literal["safe", "unsafe"]
 Level = Literal["warning", "information"]
 
 CONFIDENCES: tuple[Confidence, ...] = ("low", "medium", "high")
+# Fields for the audit itself, which no report shows.
+_INTERNAL = frozenset(("private", "key", "otherwise", "defines"))
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -39,6 +41,8 @@ class Finding:
     private: str = ""
     key: str = ""
     otherwise: tuple[str, ...] = ()
+    # The decorator of the project whose definition this is: its uses are counted.
+    defines: str = ""
     function: str = ""
     # The request that reaches the function ("GET /quality/{project}"), if it is a route's.
     endpoint: str = ""
@@ -47,7 +51,7 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         told = {**asdict(self), "cost": list(self.cost), "fix_reasons": list(self.fix_reasons)}
-        return {name: value for name, value in told.items() if name not in ("private", "key", "otherwise")}
+        return {name: value for name, value in told.items() if name not in _INTERNAL}
 
     @property
     def about_fix(self) -> str:

@@ -39,6 +39,8 @@ class Violation:
     # None: that of the rule.
     level: Level | None = None
     function: str = ""
+    # The decorator that this defines, if it is one.
+    defines: str = ""
     cost: tuple[str, ...] = ()
     # More places of the same fault in the same function; a fix mends them, too.
     also: tuple[ast.AST, ...] = ()
@@ -112,6 +114,7 @@ class Rule:
                     fix_reasons=plan.reasons if plan is not None else (),
                     no_fix=refused,
                     **(plan.elsewhere if plan is not None else {}),
+                    defines=hit.defines,
                     function=hit.function,
                     endpoint=endpoint(module, hit.node),
                     cost=hit.cost,

@@ -189,6 +189,20 @@ def test_a_decorator_that_nothing_uses_is_left_out(
     assert len(said["findings"]) == count  # type: ignore[arg-type]
 
 
+def test_a_view_behind_a_decorator_is_reported_although_no_code_calls_it(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = (Path(__file__).parent / "cases" / "SG203" / "flagged" / "decorator.py").read_text()
+    (project / "app" / "caching.py").write_text(source)
+    (project / "app" / "views.py").write_text(
+        "from app.caching import cached\n\n\n@router.get('/totals')\n@cached(5)\n"
+        "async def totals(request):\n    return requests.get(ADDRESS).json()\n"
+    )
+    _code, said = report(capsys, ".", "--select", "SG203")
+    found = [finding for finding in said["findings"] if finding["path"] == "app/views.py"]  # type: ignore[attr-defined]
+    assert [finding["function"] for finding in found] == ["totals"] and "used" not in found[0]["message"]
+
+
 @pytest.mark.parametrize(("elects", "count"), [("", 1), ("if not try_flock():\n        return\n    ", 0)])
 def test_a_scheduler_whose_callers_are_elected_in_another_file_is_left_alone(
     project: Path, capsys: pytest.CaptureFixture[str], elects: str, count: int

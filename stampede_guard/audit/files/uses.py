@@ -10,7 +10,6 @@ from dataclasses import replace
 from stampede_guard.audit.files.reading import Unreadable, read
 from stampede_guard.audit.finding import Finding
 
-CODE = "SG203"
 # KEYS instead of SCAN: whoever mends one line of a file mends all of them.
 _ONCE = frozenset(("SG403",))
 _SHOWN = 5  # lines that a message names
@@ -26,9 +25,7 @@ def counted(findings: list[Finding], files: list[str], *, whole: bool) -> list[F
     decorator that nothing there uses, calls or exports is left out: its callers do not exist.
     """
     names = {
-        finding.function
-        for finding in findings
-        if finding.code == CODE and finding.function and not finding.function.startswith("__")
+        finding.defines for finding in findings if finding.defines and not finding.defines.startswith("__")
     }
     if not names:
         return findings
@@ -49,8 +46,8 @@ def counted(findings: list[Finding], files: list[str], *, whole: bool) -> list[F
             if mentions[name].search(data) or (exports and name.encode() in data):
                 known.add(name)
     return [
-        replace(finding, message=f"{finding.message} ({_times(uses[finding.function])})")
-        if finding.code == CODE and finding.function in names
+        replace(finding, message=f"{finding.message} ({_times(uses[finding.defines])})")
+        if finding.defines in names
         else finding
         for finding in findings
         if not (whole and _is_unused(finding, names, known | uses.keys()))
@@ -58,7 +55,7 @@ def counted(findings: list[Finding], files: list[str], *, whole: bool) -> list[F
 
 
 def _is_unused(finding: Finding, names: set[str], known: set[str]) -> bool:
-    return finding.code == CODE and finding.function in names - known
+    return finding.defines in names - known
 
 
 def _times(count: int) -> str:

@@ -35,6 +35,7 @@ def check(module: Module) -> Iterator[Violation]:
             "caller of what it decorates computes",
             confidence="high" if fill.sure else "medium",
             function=fill.decorator.name,
+            defines=fill.decorator.name,
         )
     for decoration, name in unlocked_uses(module):
         # The definition is reported once, so only the uses that cost much are.
