@@ -35,7 +35,7 @@ HINTS = (
 _NAMES_A_STORE = re.compile(r"redis|cache|memc|valkey|client", re.IGNORECASE)
 _HOPS = 4  # files between the decorator and the library
 _OWN_CALL = frozenset(("__call__", "decorator", "__new__"))
-_LIBRARIES = ("aiocache", "cashews", "django")
+_LIBRARIES = ("aiocache", "cashews", "django", "flask_caching", "flask_cache", "cachelib")
 
 
 def library_decorations(module: Module, library: str) -> Iterator[Decoration]:
@@ -55,6 +55,21 @@ def is_reexported(module: Module, call: ast.Call | None) -> bool:
 def library_name(module: Module, node: ast.expr) -> str:
     """The qualified name of an expression that another file of the project imports from a library, else ""."""
     return _follow(module, path(node))
+
+
+def is_of_own_class(module: Module, node: ast.expr) -> bool:
+    """Whether another file of the project makes the object from a class of the project, and not from a library's."""
+    name, file = module.resolve(node), module.path
+    for _ in range(_HOPS):
+        name, file = _step(module, name, file)
+        if name.endswith("()") and "." not in name:
+            known = name.removesuffix("()") in _classes(file, os.stat(file).st_mtime_ns)
+            name = _through_class(name, file)
+            if not name:
+                return known
+        if not name or name.partition(".")[0] in (*_LIBRARIES, *sys.stdlib_module_names):
+            return False
+    return False
 
 
 def made_elsewhere(module: Module, made: str) -> str:
@@ -131,11 +146,25 @@ def _follow(module: Module, written: str) -> str:
     name, file = f"{name}.{attributes}" if attributes else name, module.path
     for _ in range(_HOPS):
         name, file = _step(module, name, file)
+        name = _through_class(name, file)
         if name.partition(".")[0] in _LIBRARIES:
             return name
         if not name:
             return ""
     return ""
+
+
+def _through_class(name: str, file: str) -> str:
+    """`Own().cached` is what its base class makes it, if the file defines the class."""
+    made, called, rest = name.partition("()")
+    if not called or "." in made:
+        return name
+    known = _classes(file, os.stat(file).st_mtime_ns)
+    for _ in range(_HOPS):
+        if made not in known:
+            break
+        made = known[made]
+    return f"{made}(){rest}" if made and made not in known else ""
 
 
 def _step(module: Module, name: str, file: str) -> tuple[str, str]:
@@ -166,6 +195,13 @@ def _exports(place: str, _changed: int) -> dict[str, str]:
         if function.cls is None and function.outer is None:
             found[function.name] = ""
     return found
+
+
+@lru_cache(maxsize=256)
+def _classes(place: str, _changed: int) -> dict[str, str]:
+    """The classes of a file, each with its only base."""
+    module = built(place)
+    return {cls.name: _inherited(module, cls) for cls in module.classes} if module is not None else {}
 
 
 def _inherited(module: Module, cls: ast.ClassDef) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.origins import origin
-from stampede_guard.audit.source.words import path
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +106,7 @@ def is_false(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is False
 
 
-def receiver_text(decoration: Decoration) -> str:
+def receiver_of(decoration: Decoration) -> ast.expr | None:
+    """The object before the last dot, if the decorator is its method."""
     target = decoration.call.func if decoration.call is not None else decoration.node
-    return path(target.value) if isinstance(target, ast.Attribute) else ""
+    return target.value if isinstance(target, ast.Attribute) else None

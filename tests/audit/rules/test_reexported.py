@@ -133,3 +133,29 @@ def test_a_synchronous_client_of_another_file_blocks_a_coroutine(
     )
     (tmp_path / "shop" / "__init__.py").write_text("from .stores import redis_client\n", "utf-8")
     assert [finding.code for finding in found(tmp_path / "shop" / "views.py")] == codes
+
+
+FLASK_CACHE = "from flask_caching import Cache\nstore = Cache()\n"
+OWN_CACHE = (
+    "class Base:\n    def cached(self, timeout):\n        return locked(self, timeout)\n"
+    "class Store(Base):\n    pass\nstore = Store()\n"
+)
+VIEW = "from shop import store\n\n@app.route('/totals')\n@store.cached(timeout=5)\ndef totals():\n    return load()\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "view", "confidences"),
+    [
+        (FLASK_CACHE, VIEW, ["high"]),
+        (FLASK_CACHE.replace("Cache()", "Own()") + "class Own(Cache): ...\n", VIEW, ["high"]),
+        (OWN_CACHE, VIEW.replace("store", "cache"), []),
+        ("from redis import Redis\n", VIEW.replace("store", "cache"), ["medium"]),
+    ],
+)
+def test_flask_caching_is_found_behind_the_project(
+    tmp_path: Path, package: str, view: str, confidences: list[str]
+) -> None:
+    name = "cache" if "cache.cached" in view else "store"
+    project(tmp_path / "shop", views=view)
+    (tmp_path / "shop" / "__init__.py").write_text(package.replace("store", name), "utf-8")
+    assert [f.confidence for f in found(tmp_path / "shop" / "views.py") if f.code == "SG104"] == confidences

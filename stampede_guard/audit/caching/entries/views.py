@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from stampede_guard.audit.source.decorations import Decoration, decorations, receiver_text
+from stampede_guard.audit.source.decorations import Decoration, decorations, receiver_of
 from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.words import is_cachy, last, path
 
@@ -52,7 +52,7 @@ def _is_flask(module: Module, decoration: Decoration) -> bool:
     if owner.startswith("flask_cach"):
         return True
     imported = module.imports.get("request", "").startswith("flask.")
-    return imported and is_cachy(last(receiver_text(decoration))) and not decoration.function.is_async
+    return imported and is_cachy(last(path(receiver_of(decoration)))) and not decoration.function.is_async
 
 
 def _part(function: Function, requests: tuple[str, ...], parts: frozenset[str]) -> str:

@@ -6,41 +6,27 @@ import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.judging.cost import cost
+from stampede_guard.audit.caching.judging.static import is_static
 from stampede_guard.audit.caching.judging.worth import level_of
+from stampede_guard.audit.caching.reexported import is_of_own_class, library_name
 from stampede_guard.audit.finding import Confidence
 from stampede_guard.audit.rule import Documentation, Rule, Violation
-from stampede_guard.audit.source.decorations import Decoration, applied, decorations, receiver_text
+from stampede_guard.audit.source.decorations import Decoration, applied, decorations, receiver_of
 from stampede_guard.audit.source.model import Module
-from stampede_guard.audit.source.words import is_cachy, last
+from stampede_guard.audit.source.words import is_cachy, last, path
 
 _FLASK = ("flask_caching.", "flask_cache.", "flask_caching_extensions.", "cachelib.")
-# Objects of other libraries, which have their own rule or lock.
-_OTHERS = (
-    "diskcache",
-    "walrus",
-    "aiocache",
-    "cashews",
-    "joblib",
-    "ring",
-    "dogpile",
-    "cachetools",
-    "beaker",
-    "functools",
-    "async_lru",
-    "cachebox",
-    "py_cachify",
-    "streamlit",
-    "fastapi_cache",
-    "cacheout",
-    "asyncache",
-    "huey",
-    "lnbits",
+# Objects of other libraries, which have their own rule or lock. Whole words: "monitoring" is no ring.
+_OTHERS = re.compile(
+    r"(?<![a-z])(?:diskcache|walrus|aiocache|cashews|joblib|ring|dogpile|cachetools|beaker|functools|async_lru|cachebox|"
+    r"py_cachify|streamlit|fastapi_cache|cacheout|asyncache|huey|lnbits)(?![a-z])",
+    re.IGNORECASE,
 )
 
 
 def check(module: Module) -> Iterator[Violation]:
     for decoration in decorations(module):
-        confidence = _confidence(decoration)
+        confidence = _confidence(module, decoration)
         if confidence:
             yield Violation(
                 node=decoration.node,
@@ -54,7 +40,7 @@ def check(module: Module) -> Iterator[Violation]:
     if "flask" not in module.source:
         return
     for decoration in applied(module, "cached", "memoize"):
-        confidence = _confidence(decoration)
+        confidence = _confidence(module, decoration)
         if confidence:
             yield Violation(
                 node=decoration.node,
@@ -66,15 +52,18 @@ def check(module: Module) -> Iterator[Violation]:
             )
 
 
-def _confidence(decoration: Decoration) -> Confidence | None:
-    if decoration.tail not in ("cached", "memoize") or not receiver_text(decoration):
+def _confidence(module: Module, decoration: Decoration) -> Confidence | None:
+    receiver = receiver_of(decoration)
+    if decoration.tail not in ("cached", "memoize") or receiver is None or is_static(decoration.function):
         return None
     made = decoration.owner or decoration.name
+    if not made.startswith(_FLASK):
+        made = library_name(module, receiver) or made
     if made.startswith(_FLASK):
         return "high"
-    if any(other in made for other in _OTHERS) or decoration.function.is_async:
+    if _OTHERS.search(made) or decoration.function.is_async or is_of_own_class(module, receiver):
         return None
-    return "medium" if is_cachy(last(receiver_text(decoration))) else None
+    return "medium" if is_cachy(last(path(receiver))) else None
 
 
 RULE = Rule(
@@ -92,7 +81,8 @@ RULE = Rule(
         example='@app.route("/report")\n@cache.cached(timeout=300)\ndef report(): ...',
         instead='@app.route("/report")\n@locked_cache(ttl=300)\ndef report(): ...',
         unless="The view is cheap, or one thread of one process serves it.",
-        sure="High if the cache is created in the same file, medium if it is imported from the project. "
+        sure="High if the cache is created in this file, or in the file of the project that it is imported from, else "
+        "medium. Silent for a cache of a class of the project, which SG203 judges, and for views of constants. "
         "A warning if a miss is much work: see SG201, else information.",
         fix="No automatic fix: a view's key is its path. The view returns a response or rendered "
         "text, whose type is not declared.",

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.judging.cost import cost
+from stampede_guard.audit.caching.judging.static import is_static
 from stampede_guard.audit.caching.judging.worth import level_of
 from stampede_guard.audit.caching.reexported import library_name
 from stampede_guard.audit.finding import Level
@@ -30,9 +31,6 @@ _FREE = frozenset(
         "django.utils.timezone.now",
     )
 )
-_OF_CONSTANTS = frozenset(
-    "_ gettext pgettext ngettext gettext_lazy dumps str format join reverse strip dict".split()
-)
 _GUARDED = "stampede_guard.integrations.django"
 """With the cache backend of this package, both compute once."""
 
@@ -44,7 +42,7 @@ def check(module: Module) -> Iterator[Violation]:
     for decoration in decorations(module):
         if decoration.tail == "cache_page":
             decorated.update(ast.walk(decoration.node))
-            if _is_static(decoration.function):
+            if is_static(decoration.function):
                 continue
             yield _hit(
                 module,
@@ -79,14 +77,6 @@ def check(module: Module) -> Iterator[Violation]:
                 function,
                 level=_level(module, call, function),
             )
-
-
-def _is_static(function: Function) -> bool:
-    """A view of constants, perhaps translated: `HttpResponse("User-agent: *")`."""
-    return bool(function.calls) and all(
-        last(path(call.func)) in _OF_CONSTANTS or last(path(call.func)).endswith("Response")
-        for call in function.calls
-    )
 
 
 def _hit(
