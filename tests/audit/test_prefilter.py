@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stampede_guard.audit import all_rules, audit, audit_source
-from stampede_guard.audit.caching.accesses import METHODS, accesses
+from stampede_guard.audit.caching.accesses import accesses
+from stampede_guard.audit.caching.naming.methods import METHODS
 from stampede_guard.audit.caching.traces import Traces
 from stampede_guard.audit.engine import AuditOptions
 from stampede_guard.audit.finding import Finding

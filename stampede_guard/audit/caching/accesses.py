@@ -3,86 +3,24 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from stampede_guard.audit.caching.imported import cache_module, followed_function, seen_in
 from stampede_guard.audit.caching.locks import is_nx
+from stampede_guard.audit.caching.naming.helpers import PLAIN_VERBS, helper_role, is_no_access, subject, verb
+from stampede_guard.audit.caching.naming.methods import (
+    EXPIRES,
+    GROWING,
+    METHODS,
+    OF_A_CACHE,
+    OPTIONS,
+    method_kind,
+)
 from stampede_guard.audit.caching.receivers import keeps_for_a_request, kind, lives_for_one_request
 from stampede_guard.audit.source.handed import handed
 from stampede_guard.audit.source.model import Function, Module, argument, keyword_names
 from stampede_guard.audit.source.words import CACHE_WORDS, is_cachy, last, names_in, path, text_of, words
-
-_GETS = frozenset(
-    "get get_json getex get_value get_item getitem aget get_raw get_data get_object get_obj "
-    "get_dict get_str get_async "
-    "async_get get_pickle get_bytes get_cached get_cache get_from_cache fetch read retrieve "
-    "lookup hget hgetall gets "
-    "load find cache_get get_entry get_or_none peek get_by_key get_key get_model get_list get_pydantic "
-    "lrange smembers zrange zrevrange".split()
-)
-_EXISTS = frozenset("exists has has_key contains aexists is_cached cached __contains__ key_exists".split())
-_MANY_GETS = frozenset("get_many mget multi_get get_multi aget_many hmget get_dict".split())
-_SETS = frozenset(
-    "set setex psetex set_json set_value set_item setitem aset set_raw set_data set_object "
-    "set_obj set_dict set_str "
-    "set_async async_set set_pickle set_bytes set_cached set_cache set_to_cache set_with_ttl "
-    "set_ex put store save "
-    "write hset hmset setnx add aadd insert cache_set set_entry update_cache set_if_absent "
-    "set_key set_model set_list "
-    "set_pydantic hsetnx set_with_expiry set_with_expire cache push_cache rpush lpush sadd zadd".split()
-)
-# A list or a set of the store. All members at once are a fill; one more is a queue or a log.
-_GROWING = frozenset("rpush lpush sadd zadd".split())
-_MANY_SETS = frozenset("set_many mset multi_set set_multi aset_many hmset".split())
-_EXPIRES = frozenset(
-    "ex px ttl timeout expire expiry expiration time exat pxat expirein expire_in cache_timeout".split()
-)
-
-# Methods that an entry rarely has.
-_OF_A_CACHE = frozenset(
-    "get set setex delete hget hset mget mset exists expire get_many set_many clear".split()
-)
-# Options of a set that are no value.
-_OPTIONS = frozenset(
-    "nx xx version tags tag namespace noreply flags keepttl get region group prefix ctx retry delta dependency".split()
-)
-
-_PLAIN_READS, _PLAIN_WRITES = frozenset(("get", "hget", "mget")), frozenset(("set", "setex", "hset", "mset"))
-PLAIN_VERBS = frozenset("set save put store write".split())
-READ_WORDS = frozenset(
-    "get read load fetch lookup retrieve check find try query hit peek obtain aget".split()
-)
-WRITE_WORDS = frozenset(
-    "set save put store write add insert populate persist update into aset cache push remember record fill".split()
-)
-NOT_ACCESS = frozenset(
-    "key keys ttl timeout stats statistics config settings client backend prefix manager service "
-    "instance size dir "
-    "directory path file filename control headers header info connection conn pool url name "
-    "invalidate clear delete "
-    "remove flush or expire expiry age enabled status metrics hits lock version warm warmup evict reset decorator "
-    "namespace property builder policy middleware engine session response_headers count drop purge".split()
-)
-_BEFORE_A_VERB = frozenset(("async", "try", "safe", "safely", "maybe"))
-# Of these, words that may also be what is cached.
-_SUBJECTS = frozenset("stats statistics metrics settings config status info service manager headers".split())
-_FILLERS = (
-    CACHE_WORDS
-    | READ_WORDS
-    | WRITE_WORDS
-    | frozenset(
-        "from to in into with by for the async sync data value result results json item entry object response".split()
-    )
-)
-
-
-# What a cache method does, by its name. `traces` uses the same tables to search text.
-METHODS: dict[str, Literal["read", "write"]] = {
-    **dict.fromkeys(_SETS | _MANY_SETS, "write"),
-    **dict.fromkeys(_GETS | _EXISTS | _MANY_GETS, "read"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +73,7 @@ def _access_of(module: Module, function: Function, call: ast.Call) -> Access | N
 def _plain(module: Module, function: Function, call: ast.Call, func: ast.Attribute) -> Access | None:
     """`cache.get(key)`, `redis.setex(key, ttl, value)`: a method of the cache itself."""
     name = func.attr
-    what = _method(name)
+    what = method_kind(name)
     if what is None:
         return None
     receiver_kind = kind(module, func.value, function)
@@ -150,18 +88,6 @@ def _plain(module: Module, function: Function, call: ast.Call, func: ast.Attribu
         return None
     sure = receiver_kind == "cache" or _speaks_of_caching(call, name, key)
     return Access(call, what, receiver, key, value, "", frozenset(), sure)
-
-
-def _method(name: str) -> Literal["read", "exists", "read-many", "write", "write-many"] | None:
-    if name in _GETS:
-        return "read"
-    if name in _SETS:
-        return "write"
-    if name in _EXISTS:
-        return "exists"
-    if name in _MANY_GETS:
-        return "read-many"
-    return "write-many" if name in _MANY_SETS else None
 
 
 def _in_pipeline(receiver: ast.expr) -> bool:
@@ -180,7 +106,7 @@ def _key_and_value(call: ast.Call, name: str, what: str) -> tuple[tuple[ast.expr
         return ((key, second) if second is not None else (key,)), None
     if name in ("setex", "psetex", "set_ex"):
         return (key,), argument(call, 2, "value", "val") or argument(call, 1, "value")
-    if name in _GROWING:
+    if name in GROWING:
         return (key,), call.args[-1].value if isinstance(call.args[-1], ast.Starred) else None
     if name in ("hset", "hsetnx"):
         mapping = argument(call, 99, "mapping")
@@ -197,14 +123,14 @@ def _under_another_keyword(call: ast.Call, key: ast.expr) -> ast.expr | None:
         (
             keyword.value
             for keyword in call.keywords
-            if keyword.arg and keyword.value is not key and keyword.arg not in _EXPIRES | _OPTIONS
+            if keyword.arg and keyword.value is not key and keyword.arg not in EXPIRES | OPTIONS
         ),
         None,
     )
 
 
 def _speaks_of_caching(call: ast.Call, name: str, key: tuple[ast.expr, ...]) -> bool:
-    if name in ("setex", "psetex") or keyword_names(call) & _EXPIRES:
+    if name in ("setex", "psetex") or keyword_names(call) & EXPIRES:
         return True
     return any(is_cachy(part) for expr in key for part in text_of(expr).split())
 
@@ -235,7 +161,7 @@ def _helper(module: Module, function: Function, call: ast.Call, name: str, recei
         return None
     topic = subject(said)
     keys = tuple(arg for arg in call.args if not isinstance(arg, ast.Starred))
-    keys += tuple(keyword.value for keyword in call.keywords if keyword.arg and keyword.arg not in _EXPIRES)
+    keys += tuple(keyword.value for keyword in call.keywords if keyword.arg and keyword.arg not in EXPIRES)
     if len(keys) > 1 and _is_client(keys[0]):
         keys = keys[1:]
     role = helper_role(said)
@@ -279,22 +205,11 @@ def _write_by_its_body(
     return Access(call, "write", "", (call.args[0],), call.args[1], name, frozenset(), True)
 
 
-def subject(said: Iterable[str]) -> frozenset[str]:
-    """What a helper is about: `get_cached_prices` and `set_cached_price` are about the same."""
-    return frozenset(word.removesuffix("s") for word in frozenset(said) - _FILLERS)
-
-
-def _verb(said: tuple[str, ...]) -> str:
-    """`cache_get_list` gets, `cache_user` caches."""
-    after = next((i for i, word in enumerate(said) if word not in CACHE_WORDS | _BEFORE_A_VERB), 0)
-    return said[after] if said[after] in READ_WORDS | WRITE_WORDS else said[0]
-
-
 def gives_the_cache(
     module: Module, function: Function, call: ast.Call, said: tuple[str, ...], own: Function | None
 ) -> bool:
     """`get_user_cache()` gives the cache itself, `get_cached_user()` an entry of it."""
-    if _verb(said) != "get":
+    if verb(said) != "get":
         return False
     if own is not None and own.node.returns is not None and is_cachy(last(path(own.node.returns))):
         return True
@@ -308,7 +223,7 @@ def gives_the_cache(
     }
     if any(
         isinstance(used.func, ast.Attribute)
-        and used.func.attr in _OF_A_CACHE
+        and used.func.attr in OF_A_CACHE
         and path(used.func.value) in bound
         for used in function.calls
     ):
@@ -338,7 +253,7 @@ def _is_asked_by_key(function: Function, bound: set[str], call: ast.Call, said: 
             used.func.attr == "get"
             for used in function.calls
             if isinstance(used.func, ast.Attribute)
-            and used.func.attr in _OF_A_CACHE
+            and used.func.attr in OF_A_CACHE
             and path(used.func.value) in bound
         )
     )
@@ -352,33 +267,6 @@ def _is_client(node: ast.expr) -> bool:
     """`cache_get(redis, key)`: the first argument is the store itself."""
     said = words(last(path(node))) if isinstance(node, ast.Name | ast.Attribute) else ()
     return bool(said) and said[-1] in CACHE_WORDS
-
-
-def is_no_access(said: tuple[str, ...]) -> bool:
-    """`clear_cached_user` and `cache_stats` are no access; `get_cached_stats` and `get_system_stats` are."""
-    found = NOT_ACCESS & {*said}
-    if not found:
-        return False
-    if not found <= _SUBJECTS:
-        return True
-    if "cached" in said:
-        return said[-1] == "cached"
-    first = next(index for index, word in enumerate(said) if word in found)
-    return first == 0 or said[first - 1] in _FILLERS
-
-
-def helper_role(said: tuple[str, ...]) -> Literal["read", "write"] | None:
-    """Whether a helper reads or writes. Its name, or its owner's name, contains a cache word."""
-    first = _verb(said)
-    if first in READ_WORDS or said[-1] in ("get", "load", "read", "lookup") or first == "cached":
-        return "read"
-    if first in WRITE_WORDS or said[-1] in ("set", "put", "save", "store", "write"):
-        return "write"
-    # With a prefix: `horde_r_get_json`, `horde_r_setex_json`.
-    reads, writes = _PLAIN_READS & {*said}, _PLAIN_WRITES & {*said}
-    if bool(reads) == bool(writes):
-        return None
-    return "read" if reads else "write"
 
 
 def _helper_value(call: ast.Call, keys: tuple[ast.expr, ...]) -> ast.expr | None:

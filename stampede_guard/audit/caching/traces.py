@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
 
-from stampede_guard.audit.caching.accesses import METHODS, PLAIN_VERBS, helper_role, is_no_access
+from stampede_guard.audit.caching.naming.helpers import PLAIN_VERBS, helper_role, is_no_access
+from stampede_guard.audit.caching.naming.methods import METHODS
 from stampede_guard.audit.caching.receivers import MAYBE_WORDS, OTHER_WORDS
 from stampede_guard.audit.source.handed import HANDED, HANDING
 from stampede_guard.audit.source.words import CACHE_STEMS, is_cachy, words

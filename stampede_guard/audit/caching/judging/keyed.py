@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from stampede_guard.audit.caching.accesses import READ_WORDS, Access
+from stampede_guard.audit.caching.accesses import Access
+from stampede_guard.audit.caching.naming.helpers import READ_WORDS
 from stampede_guard.audit.source.model import Function
 from stampede_guard.audit.source.words import last, path, words
 
