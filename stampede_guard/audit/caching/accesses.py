@@ -14,6 +14,7 @@ from stampede_guard.audit.caching.naming.methods import (
     GROWING,
     METHODS,
     OF_A_CACHE,
+    OF_A_VALUE,
     OPTIONS,
     method_kind,
 )
@@ -213,7 +214,8 @@ def gives_the_cache(
         return False
     if own is not None and own.node.returns is not None and is_cachy(last(path(own.node.returns))):
         return True
-    if isinstance(module.parents.get(call), ast.Attribute):
+    around = module.parents.get(call)
+    if isinstance(around, ast.Attribute) and not (call.args and around.attr in OF_A_VALUE):
         return True
     bound = {
         name

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from stampede_guard.audit.caching.accesses import Access
 from stampede_guard.audit.caching.work import calls_work, opens_a_file
 from stampede_guard.audit.source.bound import bindings_of
-from stampede_guard.audit.source.branches import end_of, leaves, missing
+from stampede_guard.audit.source.branches import end_of, leaves, missing, raises_on_a_miss
 from stampede_guard.audit.source.comprehensions import material, sorts
 from stampede_guard.audit.source.model import Function, Module, Tested, inside, position
 from stampede_guard.audit.source.words import last, names_in, path, words
@@ -100,14 +100,7 @@ class Flow:
         return None
 
     def _misses_by_exception(self) -> bool:
-        """`try: return cache.get(key) / except KeyError: compute`."""
-        for node in self.module.up(self.read.call):
-            if isinstance(node, ast.Try) and any(
-                inside(self.read.call, statement) for statement in node.body
-            ):
-                caught = " ".join(path(h.type) for h in node.handlers if h.type is not None)
-                return any(word in caught for word in ("KeyError", "Miss", "NotFound", "DoesNotExist"))
-        return False
+        return raises_on_a_miss(self.read.call, self.module.up(self.read.call))
 
     # ------------------------------------------------------------------------------------------ the stored value
 

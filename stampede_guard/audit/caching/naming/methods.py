@@ -34,6 +34,10 @@ EXPIRES = frozenset(
 OF_A_CACHE = frozenset(
     "get set setex delete hget hset mget mset exists expire get_many set_many clear".split()
 )
+# Methods that a cache has not, but what it keeps: `get_cached(key).decode()`.
+OF_A_VALUE = frozenset(
+    "decode encode split splitlines strip lower upper copy items json dict model_dump".split()
+)
 # Options of a set that are no value.
 OPTIONS = frozenset(
     "nx xx version tags tag namespace noreply flags keepttl get region group prefix ctx retry delta dependency".split()

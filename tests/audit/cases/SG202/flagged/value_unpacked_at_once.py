@@ -1,0 +1,25 @@
+"""`.decode()` on what a getter gives: the getter gives an entry, and not the cache."""
+
+import requests
+
+from app.store import add_tmp_cache, get_tmp_cache
+
+
+def index(url):
+    try:
+        text = get_tmp_cache(url).decode()
+    except AttributeError:
+        text = None
+    if not text:
+        text = requests.get(f"{url}/index.xml").text
+        add_tmp_cache(url, text.encode())
+    return text
+
+
+def names(url):
+    try:
+        return get_tmp_cache(url).decode().split(",")
+    except AttributeError:
+        found = ask(url)
+        add_tmp_cache(url, ",".join(found).encode())
+        return found
