@@ -10,8 +10,8 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from stampede_guard.audit.caching.accesses import Access
-from stampede_guard.audit.caching.work import calls_work, opens_a_file
-from stampede_guard.audit.source.bound import bindings_of
+from stampede_guard.audit.caching.work import calls_work, opens_a_file, property_works
+from stampede_guard.audit.source.bound import beside_the_value, bindings_of
 from stampede_guard.audit.source.branches import end_of, leaves, missing, raises_on_a_miss
 from stampede_guard.audit.source.comprehensions import material, sorts
 from stampede_guard.audit.source.model import Function, Module, Tested, inside, position
@@ -35,6 +35,7 @@ class Flow:
         # Every name that ever held the value or something made from it.
         self.names = self._spread()
         # A read of another cache is not a computation: a local copy of the shared value is not a fill.
+        self.beside = beside_the_value(function, read.call) if read.helper else set[str]()
         self.since: tuple[int, int] | None = None
         self.free = {other.call for other in reads if other.sure and not opens_a_file(other.helper)} | {
             read.call
@@ -112,7 +113,7 @@ class Flow:
         if inside(self.read.call, value):
             return not self._falls_back(value)
         fresh = {node.target.id for node in ast.walk(value) if isinstance(node, ast.NamedExpr)}
-        for name in sorted((material(value) & self.names) - fresh):
+        for name in sorted((material(value) & self.names) - fresh - self.beside):
             bound = self._last_binding(name, at)
             if bound is None:
                 continue
@@ -173,7 +174,11 @@ class Flow:
         if depth == 0:
             return False
         for name in names_in(value):
-            if self._grown(name, at) or self._completed(name, at, depth):
+            if (
+                self._grown(name, at)
+                or self._completed(name, at, depth)
+                or property_works(self.module, self.function, name)
+            ):
                 return True
             for node, source in self._bindings_before(name, at):
                 if node in seen:

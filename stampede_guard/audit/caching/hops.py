@@ -96,22 +96,26 @@ def _about_the_same(
     module: Module, function: Function, read: Access, callee: Function, write: Access
 ) -> bool:
     if read.receiver and read.receiver == write.receiver and not read.helper and not write.helper:
-        return bool(read.key and write.key) and (
-            skeleton(function, read.key[0]) == skeleton(callee, write.key[0]) != ""
-        )
-    if read.helper and not write.helper and isinstance(read.call, ast.Call):
+        return _is_one_key(function, read, callee, write)
+    if read.helper and isinstance(read.call, ast.Call):
         getter = module.callee(read.call, function)
-        if getter is None or not write.key:
-            return False
-        return any(
+        if getter is not None and any(
             access.what == "read"
-            and access.key
-            and skeleton(getter, access.key[0]) == skeleton(callee, write.key[0]) != ""
+            and bool(access.helper) == bool(write.helper)
+            and access.topic == write.topic
+            and _is_one_key(getter, access, callee, write)
             for access in accesses_of(module, getter)
-        )
+        ):
+            return True
     if read.helper and write.helper:
         return bool(read.topic & write.topic) or not (read.topic or write.topic)
     return False
+
+
+def _is_one_key(reader: Function, read: Access, writer: Function, write: Access) -> bool:
+    return bool(read.key and write.key) and (
+        skeleton(reader, read.key[0]) == skeleton(writer, write.key[0]) != ""
+    )
 
 
 def _unlocked(module: Module, function: Function, read: Access, call: ast.Call, write: Access) -> bool:

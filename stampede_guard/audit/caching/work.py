@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Collection
 
+from stampede_guard.audit.source.model import Function, Module, owner_class
 from stampede_guard.audit.source.words import last, path, words
 
 # Calls that only convert a value, or cost too little for a lock.
@@ -60,6 +61,20 @@ def is_work(call: ast.Call) -> bool:
             name == "get" and (len(call.keywords) > 0 or len(call.args) > 2)
         )
     return not name[:1].isupper() or _args_matter(call)
+
+
+def property_works(module: Module, function: Function, name: str) -> bool:
+    """Whether `self.name` is a property of the class that asks elsewhere."""
+    owner, _dot, attribute = name.partition(".")
+    cls = owner_class(function)
+    if owner not in ("self", "cls") or cls is None:
+        return False
+    return any(
+        made.cls is cls
+        and any(last(path(decorator)).endswith("property") for decorator in made.node.decorator_list)
+        and any(is_work(call) for call in made.calls)
+        for made in module.functions_named(attribute)
+    )
 
 
 def _args_matter(call: ast.Call) -> bool:

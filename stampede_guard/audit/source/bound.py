@@ -15,6 +15,18 @@ def bindings_of(module: Module, function: Function, read: ast.expr) -> list[Bind
     return [*function.bindings, *_kept(module, function, read), *_built(module, function, read)]
 
 
+def beside_the_value(function: Function, read: ast.expr) -> set[str]:
+    """`rows, version = get_cached(day)`: the value is tested, and the rest belongs to its key."""
+    held = [
+        names
+        for _node, names, value in function.bindings
+        if len(names) > 1 and (value.value if isinstance(value, ast.Await) else value) is read
+    ]
+    tests = [test.subject if isinstance(test, ast.Match) else test.test for test in function.tests]
+    asked = {name for test in tests for name in names_in(test)}
+    return {name for names in held if asked & {*names} for name in names} - asked
+
+
 def _kept(module: Module, function: Function, read: ast.expr) -> list[Binding]:
     """`self._titles[language] = cache.get(key)`: afterwards the dict holds the value."""
     found: list[Binding] = []

@@ -86,6 +86,8 @@ def _of_fill(module: Module, fill: Fill) -> CachedEntry | None:
     if fill.decorator is not None or value is None or "-many" in f"{fill.read.what}{fill.write.what}":
         return None
     flow = Flow(module, fill.function, fill.read)
+    if flow.beside:
+        return None  # the getter adds a part to the key, and nobody sees here what that stands for
     return CachedEntry(
         fill.function,
         fill.read.call,

@@ -1,0 +1,24 @@
+"""One method looks for a token, the other one stores a session: two entries."""
+
+import json
+
+import requests
+
+from app.store import add_tmp_cache, get_tmp_cache
+
+
+class Shop:
+    def client(self):
+        token = self._load_cached_token()
+        if token:
+            return Client(token)
+        return self._opened()
+
+    def _load_cached_token(self):
+        found = get_tmp_cache("shop_token")
+        return json.loads(found) if found else None
+
+    def _opened(self):
+        session = requests.post("https://shop.example/session").json()
+        add_tmp_cache("shop_session", json.dumps(session))
+        return Client(session)
