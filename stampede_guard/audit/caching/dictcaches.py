@@ -16,6 +16,13 @@ from stampede_guard.audit.source.words import is_cachy, last, names_in, path, te
 # Objects that live for one run or one request: the last word of their class, and what they are made with.
 # Dicts that are caches whatever they are called: their constructors.
 KEPT = (b"TTLCache(", b"LRUCache(", b"diskcache.")
+# Values that are renewed after some time: with the time, or named after what they are.
+RENEWED = (
+    re.compile(rb"\bglobal \w+(?:, |\s+global )\w"),
+    re.compile(rb"\bglobal [\w ,]*(?:cache|CACHE|memo)"),
+    re.compile(rb"(?:self|cls)\.\w*(?:cache|memo)\w* = "),
+    re.compile(rb"(?:self|cls)\.\w+ = [^\n]*(?:time\.time|monotonic|now)\("),
+)
 _CLOCK = re.compile(
     r"\b(?:time|monotonic|now|utcnow|ttl|expir\w*|expires|timestamp|deadline|refreshed|fetched)\b", re.I
 )
@@ -87,13 +94,7 @@ def _value_fill(module: Module, function: Function) -> ast.AST | None:
     """One value of the module: `global _cached_rates`, `if _cached_rates is not None and ...: return _cached_rates`, an
     await, `_cached_rates = ...`. Or one value of an object, `self._rates_cache`.
     """
-    kept = {
-        name
-        for node in ast.walk(function.node)
-        if isinstance(node, ast.Global)
-        for name in node.names
-        if is_cachy(name)
-    }
+    kept = {name for name in of_the_module(function) if is_cachy(name)}
     kept |= {
         name
         for _node, names, _value in function.bindings
@@ -106,11 +107,11 @@ def _value_fill(module: Module, function: Function) -> ast.AST | None:
         if not stored or isinstance(value, ast.Constant):
             continue
         look = next(
-            (test for test in function.tests if _serves(test, stored) or _renews(test, stored, node)), None
+            (test for test in function.tests if serves(test, stored) or renews(test, stored, node)), None
         )
         if look is None or not _is_waited_for(function, look.test, value):
             continue
-        if position(look) > position(node) or not (stored & kept or _tells_time(look.test)):
+        if position(look) > position(node) or not (stored & kept or tells_time(look.test)):
             continue
         if locks.joins_a_flight(module, function) or locks.called_under_lock(module, function):
             continue
@@ -121,17 +122,26 @@ def _value_fill(module: Module, function: Function) -> ast.AST | None:
 
 
 def _timed(function: Function) -> set[str]:
-    """The attributes that a test reads together with the clock: `if self._rates is None or now() > self._until:`."""
+    """The attributes and names of the module that a test reads together with the clock:
+    `if self._rates is None or now() > self._until:`.
+    """
+    shared = of_the_module(function)
     return {
         name
         for test in function.tests
-        if isinstance(test, ast.If) and _tells_time(test.test)
+        if isinstance(test, ast.If) and tells_time(test.test)
         for name in names_in(test.test)
-        if name.startswith("self.") and not is_made_here(function, name) and not _tells_time_by_name(name)
+        if (name in shared or (name.startswith("self.") and not is_made_here(function, name)))
+        and not _tells_time_by_name(name)
     }
 
 
-def _tells_time(test: ast.expr) -> bool:
+def of_the_module(function: Function) -> set[str]:
+    """The names that a function declares as `global`."""
+    return {name for node in ast.walk(function.node) if isinstance(node, ast.Global) for name in node.names}
+
+
+def tells_time(test: ast.expr) -> bool:
     return bool(_CLOCK.search(text_of(test).replace("_", " ")))
 
 
@@ -139,13 +149,13 @@ def _tells_time_by_name(name: str) -> bool:
     return bool(_CLOCK.search(name.replace("_", " ")))
 
 
-def _renews(test: ast.AST, names: set[str], node: ast.AST) -> TypeGuard[ast.If]:
+def renews(test: ast.AST, names: set[str], node: ast.AST) -> TypeGuard[ast.If]:
     """`if self._rates is None or time() > self._until: self._rates = await load()`."""
     return (
         isinstance(test, ast.If)
         and bool(names & names_in(test.test))
         and any(inside(node, statement) for statement in test.body)
-        and _tells_time(test.test)
+        and tells_time(test.test)
         and _says_missing(test.test, names)
     )
 
@@ -199,7 +209,7 @@ def _is_locked(module: Module, function: Function, filled: Function, wait: ast.A
     )
 
 
-def _serves(test: ast.AST, names: set[str]) -> TypeGuard[ast.If]:
+def serves(test: ast.AST, names: set[str]) -> TypeGuard[ast.If]:
     """`if kept is not None: return kept`."""
     if not isinstance(test, ast.If) or not names & names_in(test.test):
         return False

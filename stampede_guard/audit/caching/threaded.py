@@ -7,10 +7,20 @@ import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching import locks
-from stampede_guard.audit.caching.dictcaches import KEPT, is_cache, is_made_here, looks
+from stampede_guard.audit.caching.dictcaches import (
+    KEPT,
+    RENEWED,
+    is_cache,
+    is_made_here,
+    looks,
+    of_the_module,
+    renews,
+    serves,
+    tells_time,
+)
 from stampede_guard.audit.caching.fills import decorator_around
 from stampede_guard.audit.caching.work import calls_work
-from stampede_guard.audit.source.model import Function, Module, inside, position
+from stampede_guard.audit.source.model import Function, Module, inside, position, returns
 from stampede_guard.audit.source.programs import runs_alone
 from stampede_guard.audit.source.words import is_cachy, last, names_in, path, text_of
 
@@ -29,6 +39,7 @@ _MARKS = tuple(mark.decode() for mark in LOCKS_OR_CLOCKS)
 _WORDS = (b"cache", b"Cache", b"CACHE")
 STORES: tuple[bytes | re.Pattern[bytes], ...] = (
     *(re.compile(rb"%b\w*\[[^\n]*\] = " % word) for word in _WORDS),
+    *RENEWED,
     *KEPT,
 )
 
@@ -41,6 +52,7 @@ def threaded_fills(module: Module) -> Iterator[tuple[Function, ast.expr]]:
         if function.is_async or decorator_around(function) is not None or runs_alone(module, function):
             continue
         found = next((look for store in function.stores if (look := _look(module, function, store))), None)
+        found = found or _look_at_value(module, function)
         if found is not None:
             yield function, found
 
@@ -68,6 +80,59 @@ def _look(module: Module, function: Function, store: ast.Subscript) -> ast.expr 
     if guarded and (leaves or any(path(call.func) in function.parameters for call in work)):
         return asked[0]
     return asked[0] if leaves and _expires(function, store.value, asked[0], assigned.value) else None
+
+
+def _look_at_value(module: Module, function: Function) -> ast.expr | None:
+    """One value that is renewed after some time: `if _rates is None or time() > _until: _rates = get(...).json()`."""
+    kept = of_the_module(function) | {
+        name
+        for _node, names, _value in function.bindings
+        for name in names
+        if name.startswith(("self.", "cls.")) and not is_made_here(function, name)
+    }
+    for node, names, value in function.bindings if kept else ():
+        stored = kept & {*names}
+        if not stored or isinstance(value, ast.Constant):
+            continue
+        asked = [
+            test.test
+            for test in function.tests
+            if isinstance(test, ast.If)
+            and position(test) < position(node)
+            and tells_time(test.test)
+            and (
+                serves(test, stored)
+                or renews(test, stored, node)
+                or _is_due(function, test, stored, node, kept)
+            )
+        ]
+        if not asked or _is_shared(module, function, asked, node):
+            continue
+        if any(_leaves(module, function, call) for call in _work(function, asked[0], node, value)):
+            return asked[0]
+    return None
+
+
+def _is_due(function: Function, test: ast.If, stored: set[str], node: ast.AST, kept: set[str]) -> bool:
+    """`if time() > _until: _rates = ...; _until = ...`, and `return _rates`: only the time decides."""
+    if not any(inside(node, statement) for statement in test.body):
+        return False
+    moved = {
+        name
+        for where, names, _value in function.bindings
+        if any(inside(where, statement) for statement in test.body)
+        for name in names
+    }
+    served = any(stored & names_in(end.value) for end in returns(function))
+    return served and bool(kept & moved & names_in(test.test) - stored)
+
+
+def _leaves(module: Module, function: Function, call: ast.Call) -> bool:
+    """Whether a call leaves the process, itself or in a function of this file."""
+    if _LEAVES.search(path(call.func)):
+        return True
+    callee = module.callee(call, function)
+    return callee is not None and any(_LEAVES.search(path(inner.func)) for inner in callee.calls)
 
 
 def _is_shared(module: Module, function: Function, asked: list[ast.expr], store: ast.AST) -> bool:

@@ -36,8 +36,8 @@ def check(module: Module) -> Iterator[Violation]:
         if function not in seen:
             yield Violation(
                 node=look,
-                message=f"{what_is_cached(function)} looks into its dict, computes on a miss and stores the result: "
-                "threads that miss at the same time compute too",
+                message=f"{what_is_cached(function)} looks at what the process keeps, computes on a miss and stores "
+                "the result: threads that miss at the same time compute too",
                 confidence="medium",
                 level=level_of(module, function),
                 function=owned_name(function),
@@ -81,9 +81,9 @@ RULE = Rule(
         "shown by default, if one query for one row is all that a miss costs (`Page.objects.get(id=id)`, "
         "`session.get(Page, id)`): it costs about as much as the round trip to the cache. Reviewers found such "
         "fills true but trivial. "
-        "Counters, flags, read-modify-write and values that were passed in are left out. Medium also for a dict of "
-        "the process in a plain function, if threads use it under a lock that is free while they compute, or if "
-        "its entries expire and a request or a query makes them. "
+        "Counters, flags, read-modify-write and values that were passed in are left out. Medium also for a dict "
+        "or a value of the process in a plain function, if threads use it under a lock that is free while they "
+        "compute, or if it expires and a request or a query makes it. "
         "A warning if a miss is much work that many wait for, else information. These facts count for it: an "
         "aggregate, a join, a group or a count (2 points); a request to another service, a model, another program or a "
         "file of tables (2); a query or "

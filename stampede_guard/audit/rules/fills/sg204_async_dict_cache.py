@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from stampede_guard.audit.caching.dictcaches import KEPT, dict_fills
+from stampede_guard.audit.caching.dictcaches import KEPT, RENEWED, dict_fills
 from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
 from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.rule import Documentation, Rule, Violation
@@ -45,9 +45,7 @@ RULE = Rule(
         (b"async def",),
         (
             *(re.compile(rb"%s\w*\[" % word) for word in (b"cache", b"Cache", b"CACHE", b"memo")),
-            re.compile(rb"global [\w ,]*(?:cache|CACHE|memo)"),
-            re.compile(rb"self\.\w*(?:cache|memo)\w* = "),
-            re.compile(rb"self\.\w+ = [^\n]*(?:time\.time|monotonic|now)\("),
+            *RENEWED,
             *KEPT,
         ),
     ),
