@@ -58,8 +58,12 @@ def library_name(module: Module, node: ast.expr) -> str:
 
 
 def is_of_own_class(module: Module, node: ast.expr) -> bool:
-    """Whether another file of the project makes the object from a class of the project, and not from a library's."""
+    """Whether the project makes the object from a class of its own, here or in another file."""
     name, file = module.resolve(node), module.path
+    made = origin(module, node, None).removesuffix("()")
+    own = {cls.name: _inherited(module, cls) for cls in module.classes}
+    if made in own:
+        return not _root_of(own, made)
     for _ in range(_HOPS):
         name, file = _step(module, name, file)
         if name.endswith("()") and "." not in name:
@@ -159,12 +163,17 @@ def _through_class(name: str, file: str) -> str:
     made, called, rest = name.partition("()")
     if not called or "." in made:
         return name
-    known = _classes(file, os.stat(file).st_mtime_ns)
+    base = _root_of(_classes(file, os.stat(file).st_mtime_ns), made)
+    return f"{base}(){rest}" if base else ""
+
+
+def _root_of(classes: dict[str, str], name: str) -> str:
+    """The first base that is none of these classes, or "" if there is none."""
     for _ in range(_HOPS):
-        if made not in known:
-            break
-        made = known[made]
-    return f"{made}(){rest}" if made and made not in known else ""
+        if name not in classes:
+            return name
+        name = classes[name]
+    return ""
 
 
 def _step(module: Module, name: str, file: str) -> tuple[str, str]:

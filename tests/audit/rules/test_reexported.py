@@ -150,6 +150,13 @@ VIEW = "from shop import store\n\n@app.route('/totals')\n@store.cached(timeout=5
         (FLASK_CACHE.replace("Cache()", "Own()") + "class Own(Cache): ...\n", VIEW, ["high"]),
         (OWN_CACHE, VIEW.replace("store", "cache"), []),
         ("from redis import Redis\n", VIEW.replace("store", "cache"), ["medium"]),
+        (
+            "",
+            f"import flask\n{OWN_CACHE}{VIEW}".replace("from shop import store\n", "").replace(
+                "store", "cache"
+            ),
+            [],
+        ),
     ],
 )
 def test_flask_caching_is_found_behind_the_project(

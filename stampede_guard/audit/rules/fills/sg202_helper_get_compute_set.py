@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stampede_guard.audit.caching.across.hops import own_fills, split_fills
 from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
-from stampede_guard.audit.caching.hops import own_fills, split_fills
 from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.caching.judging.rows import asks_for_one_row
 from stampede_guard.audit.caching.judging.worth import level_of_fill

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from stampede_guard.audit.caching.across.behind import unlocked_uses
+from stampede_guard.audit.caching.across.hops import own_fills
 from stampede_guard.audit.caching.fills import fills
-from stampede_guard.audit.caching.hops import own_fills, unlocked_uses
 from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.caching.judging.worth import level_of
 from stampede_guard.audit.fixes.around import or_by_fill_lock
@@ -15,10 +16,12 @@ from stampede_guard.audit.prefilter import STORES, Hint
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
 
-# `@cached_view(60)`, or on a line of its own in `@method_decorator(...)`.
+# `@cached_view(60)`, `@caching.cached_view(60)`, or on a line of its own in `@method_decorator(...)`.
 _USES: Hint = (
-    re.compile(rb"@(?!lru_cache|cached_property|cache\b)\w*[cC]ache"),
-    re.compile(rb"@method_decorator\(\s*\w*[cC]ache"),
+    re.compile(
+        rb"@(?!(?:\w+\.)*(?:lru_cache|cached_property)\b|cache\b(?!\.))(?:\w+\.)*\w*(?:[cC]ache|[mM]emoiz)"
+    ),
+    re.compile(rb"@method_decorator\(\s*[\w.]*[cC]ache"),
 )
 
 
@@ -73,7 +76,8 @@ RULE = Rule(
         instead="from stampede_guard import locked_cache   # @locked_cache(ttl=300) in its place",
         unless="All functions that it decorates are cheap.",
         sure="High if the object is known to be a cache, else medium. Medium for uses, in this file or in others: the "
-        "decorator's name must say cache. They are reported if a miss of the function is a warning by SG201's facts.",
+        "decorator's name must say cache. It may be a function, a class, or a method of an object of the project. "
+        "They are reported if a miss of the function is a warning by SG201's facts.",
         fix="Unsafe: the inner wrapper is removed, and the decorator returns `locked_cache(ttl=...)(function)`. "
         "This fixes all its uses at once. Their keys change, and every parameter must be a valid key part. If "
         "the decorator stores no JSON, does more than that, or has parameters of its own, `with "

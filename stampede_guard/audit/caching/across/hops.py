@@ -1,30 +1,24 @@
 """Fills in several functions: one reads the cache and calls another one, which computes and stores; or one computes,
-and calls others to look up and to store; or a decorator does both for what it decorates.
+and calls others to look up and to store.
 """
 
 from __future__ import annotations
 
 import ast
-import os
-import sys
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Literal
 
 from stampede_guard.audit.caching import locks
 from stampede_guard.audit.caching.accesses import Access
 from stampede_guard.audit.caching.fills import Fill, accesses_of, decorator_around, fill_of, fills
 from stampede_guard.audit.caching.flow import Flow
-from stampede_guard.audit.caching.imported import built, follow
 from stampede_guard.audit.caching.judging.serving import is_served
 from stampede_guard.audit.caching.keys import skeleton
 from stampede_guard.audit.caching.work import calls_work
-from stampede_guard.audit.source.decorations import Decoration, decorations
 from stampede_guard.audit.source.model import Function, Module, inside, position, returns
-from stampede_guard.audit.source.words import is_cachy, last, names_in, path
+from stampede_guard.audit.source.words import names_in, path
 
 _READS = ("read", "read-many", "exists")
-_DECORATOR_HOPS = 2  # `def cached(): return cached_for(60)`
 
 
 def split_fills(module: Module) -> list[Fill]:
@@ -222,55 +216,3 @@ def _as_access(
     stored = [value for value in given[1:] if not isinstance(value, ast.Constant)] or given
     value = ast.copy_location(ast.Tuple(elts=stored, ctx=ast.Load()), call)
     return Access(call, "write", "", tuple(given), value, callee.name, frozenset(), True)
-
-
-def unlocked_uses(module: Module) -> Iterator[tuple[Decoration, str]]:
-    """The decorations with such a decorator, if nothing in it shows a lock, each with the decorator's name."""
-    for decoration in decorations(module):
-        target = decoration.call.func if decoration.call is not None else decoration.node
-        if not isinstance(target, ast.Name) or not is_cachy(target.id):
-            continue
-        qualified = module.imports.get(target.id)
-        if qualified is not None and qualified.partition(".")[0] in sys.stdlib_module_names:
-            continue
-        if qualified is None:
-            known = [f for f in module.functions_named(target.id) if f.cls is None and f.outer is None]
-            unlocked = len(known) == 1 and _keeps(module, known[0], _DECORATOR_HOPS)
-        else:
-            owner, _dot, name = qualified.rpartition(".")
-            place = follow(module, module.path, owner) if owner else None
-            unlocked = place is not None and _is_unlocked(place, os.stat(place).st_mtime_ns, name)
-        if unlocked:
-            yield decoration, target.id
-
-
-@lru_cache(maxsize=512)
-def _is_unlocked(place: str, _changed: int, name: str) -> bool:
-    module = built(place)
-    if module is None:
-        return False
-    known = [f for f in module.functions_named(name) if f.cls is None and f.outer is None]
-    return len(known) == 1 and _keeps(module, known[0], _DECORATOR_HOPS)
-
-
-def _keeps(module: Module, decorator: Function, hops: int) -> bool:
-    """Whether a wrapper in it asks a cache before it calls what it decorates, and nothing holds others back."""
-    inner = [function for function in module.functions if decorator in function.chain()]
-    if any(_holds_back(module, function) for function in inner):
-        return False
-    if any(last(path(call.func)).startswith("cache_page") for function in inner for call in function.calls):
-        return True
-    for function in inner:
-        if function is not decorator and decorator_around(function) is not None:
-            if any(access.what in _READS for access in accesses_of(module, function)):
-                return True
-    called = [module.callee(call, decorator) for call in decorator.calls] if hops else []
-    return any(
-        made is not None and made is not decorator and _keeps(module, made, hops - 1) for made in called
-    )
-
-
-def _holds_back(module: Module, function: Function) -> bool:
-    return bool(locks.locks_of(module, function) or locks.claims(module, function)) or locks.joins_a_flight(
-        module, function
-    )
