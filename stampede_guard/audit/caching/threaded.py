@@ -20,7 +20,8 @@ from stampede_guard.audit.caching.dictcaches import (
 )
 from stampede_guard.audit.caching.fills import decorator_around
 from stampede_guard.audit.caching.work import calls_work
-from stampede_guard.audit.source.model import Function, Module, inside, position, returns
+from stampede_guard.audit.source.branches import leaves
+from stampede_guard.audit.source.model import Function, Module, inside, owner_class, position, returns
 from stampede_guard.audit.source.programs import runs_alone
 from stampede_guard.audit.source.words import is_cachy, last, names_in, path, text_of
 
@@ -37,6 +38,11 @@ _CLOCK = re.compile(
 LOCKS_OR_CLOCKS: tuple[bytes, ...] = (b"Lock(", b"time.time(", b"monotonic(", b".now(", b"utcnow(", *KEPT)
 _MARKS = tuple(mark.decode() for mark in LOCKS_OR_CLOCKS)
 _WORDS = (b"cache", b"Cache", b"CACHE")
+# Without clocks and locks: caches that are filled in steps.
+STEPS: tuple[bytes | re.Pattern[bytes], ...] = tuple(
+    re.compile(rb"%b\w*(?:\.(?:append|add)\(|\[[^\n]*\] = )" % word) for word in _WORDS
+)
+_CONTAINERS = frozenset(("list", "dict", "set", "OrderedDict", "defaultdict", "deque"))
 STORES: tuple[bytes | re.Pattern[bytes], ...] = (
     *(re.compile(rb"%b\w*\[[^\n]*\] = " % word) for word in _WORDS),
     *RENEWED,
@@ -133,6 +139,109 @@ def _leaves(module: Module, function: Function, call: ast.Call) -> bool:
         return True
     callee = module.callee(call, function)
     return callee is not None and any(_LEAVES.search(path(inner.func)) for inner in callee.calls)
+
+
+def filled_in_steps(module: Module) -> Iterator[tuple[Function, ast.expr, str]]:
+    """`if not CACHE: for row in query(): CACHE.append(row)`: each function, with its look and the name of the cache.
+
+    Another thread looks in between, and takes a half for the whole.
+    """
+    for function in module.functions:
+        if function.is_async or runs_alone(module, function):
+            continue
+        for test in function.tests:
+            holder = _asked_if_empty(test.test) if isinstance(test, ast.If) else ""
+            if (
+                holder
+                and _is_kept(module, function, holder)
+                and _grows_in_steps(module, function, test, holder)
+            ):
+                yield function, test.test, holder
+                break
+
+
+def _asked_if_empty(test: ast.expr) -> str:
+    """The name of the list or dict of which a test asks whether something is in it."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=asked):
+            return _asked_if_empty(asked)
+        case ast.BoolOp(values=[asked, *_]):
+            return _asked_if_empty(asked)
+        case ast.Compare(left=asked, comparators=[ast.Constant(value=0 | 1)]):
+            return _asked_if_empty(asked) if isinstance(asked, ast.Call) else ""
+        case ast.Call(func=ast.Name(id="len"), args=[asked]):
+            return path(asked)
+        case ast.Compare(left=asked, ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
+            return _asked_if_empty(asked)
+        case ast.Name() | ast.Attribute():
+            return path(test)
+        case _:
+            return ""
+
+
+def _is_kept(module: Module, function: Function, holder: str) -> bool:
+    """Whether it is an empty cache of the module or of a class in the beginning, and the same one for all callers.
+    Also one that the function itself publishes while it is empty.
+    """
+    if not is_cachy(last(holder)):
+        return False
+    if holder in of_the_module(function):
+        return any(names == [holder] and _is_empty(value) for _node, names, value in function.bindings)
+    if is_made_here(function, holder):
+        return False
+    cls = owner_class(function)
+    made = module.values.get(holder)
+    if holder.startswith(("self.", "cls.")) and cls is not None:
+        found = [
+            value for value, where in module.attributes.get((cls.name, last(holder)), ()) if where is None
+        ]
+        made = found[0] if found else None
+    return _is_empty(made)
+
+
+def _is_empty(made: ast.expr | None) -> bool:
+    match made:
+        case ast.List(elts=[]) | ast.Dict(keys=[]):
+            return True
+        case ast.Call(func=func, args=[] | [ast.Name()]):
+            return last(path(func)) in _CONTAINERS
+        case _:
+            return False
+
+
+def _grows_in_steps(module: Module, function: Function, test: ast.If, holder: str) -> bool:
+    """Whether a miss adds one by one what it asks for elsewhere, and no lock is around it."""
+    added: list[ast.expr] = [
+        call
+        for call in function.calls
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("append", "add")
+        and path(call.func.value) == holder
+    ]
+    added += [
+        store for store in function.stores if path(store.value) == holder and isinstance(store.ctx, ast.Store)
+    ]
+    served = leaves(test.body[-1])
+    steps = [
+        node
+        for node in added
+        if position(node) > position(test)
+        and inside(node, test) != served
+        and _is_repeated(module, function, node)
+    ]
+    if not steps or _is_shared(module, function, [test.test], steps[0]):
+        return False
+    end = position(max(steps, key=position))
+    return any(
+        position(test) < position(call) < end
+        and (_leaves(module, function, call) or path(call.func) == "open")
+        for call in function.calls
+    )
+
+
+def _is_repeated(module: Module, function: Function, node: ast.AST) -> bool:
+    around = (outer for outer in module.up(node) if isinstance(outer, ast.For | ast.While))
+    return next((True for outer in around if inside(outer, function.node)), False)
 
 
 def _is_shared(module: Module, function: Function, asked: list[ast.expr], store: ast.AST) -> bool:

@@ -121,6 +121,8 @@ class cached_view:
 FLASK = (
     "from shop import cache\n\ndef cached_view(timeout):\n    return cache.cached(timeout, key_prefix=key)\n"
 )
+PASSED = OPEN.replace("key = request.path", "cache = args[0].get('cache')").replace("*args)", "**args)", 1)
+PASSED = PASSED.replace("args[0].get", "args.get")
 CLAIM = "lock = redis.lock('x')\n            with lock: pass\n            "
 
 
@@ -144,6 +146,7 @@ CLAIM = "lock = redis.lock('x')\n            with lock: pass\n            "
             "@cached_view\n",
             [],
         ),
+        ("from keeping import cached_view", PASSED, "@cached_view(60)\n", []),
         ("from keeping import other_cache", OPEN, "@other_cache.cached_view(60)\n", []),
     ],
 )

@@ -95,7 +95,7 @@ def _keeps_by_name(module: Module, name: str) -> bool:
 def _wraps(module: Module, call: Function) -> bool:
     """A class whose object replaces the function: its `__call__` asks a cache, and calls `self.function`."""
     return (
-        any(access.what in _READS for access in accesses_of(module, call))
+        _asks(module, call)
         and any(path(made.func).startswith("self.") for made in call.calls)
         and not _holds_back(module, call)
     )
@@ -110,11 +110,26 @@ def _keeps(module: Module, decorator: Function, hops: int) -> bool:
         return True
     for function in inner:
         if function is not decorator and decorator_around(function) is not None:
-            if any(access.what in _READS for access in accesses_of(module, function)):
+            if _asks(module, function):
                 return True
     called = [module.callee(call, decorator) for call in decorator.calls] if hops else []
     return any(
         made is not None and made is not decorator and _keeps(module, made, hops - 1) for made in called
+    )
+
+
+def _asks(module: Module, wrapper: Function) -> bool:
+    """Whether it reads a cache of its own. A cache that its callers pass to it is shared by nobody else."""
+    given = wrapper.parameters - {"self", "cls"}
+    passed = given | {
+        name
+        for _node, names, value in wrapper.bindings
+        if isinstance(value, ast.Call) and path(value.func).partition(".")[0] in given
+        for name in names
+    }
+    return any(
+        access.what in _READS and access.receiver.partition(".")[0] not in passed
+        for access in accesses_of(module, wrapper)
     )
 
 

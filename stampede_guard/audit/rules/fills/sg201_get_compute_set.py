@@ -34,10 +34,23 @@ def check(module: Module) -> Iterator[Violation]:
         )
     for function, look in threaded.threaded_fills(module):
         if function not in seen:
+            seen.add(function)
             yield Violation(
                 node=look,
                 message=f"{what_is_cached(function)} looks at what the process keeps, computes on a miss and stores "
                 "the result: threads that miss at the same time compute too",
+                confidence="medium",
+                level=level_of(module, function),
+                function=owned_name(function),
+                cost=cost(function.node),
+            )
+
+    for function, look, holder in threaded.filled_in_steps(module):
+        if function not in seen:
+            yield Violation(
+                node=look,
+                message=f"{what_is_cached(function)} fills {holder} step by step: a thread that looks in between takes "
+                "a half for the whole, and threads that find it empty fill it twice",
                 confidence="medium",
                 level=level_of(module, function),
                 function=owned_name(function),
@@ -52,7 +65,9 @@ def _sure(module: Module, fill: Fill) -> Confidence:
 
 
 def _may_apply(text: Text) -> bool:
-    return text.traces.may_fill or (text.has_any(threaded.LOCKS_OR_CLOCKS) and text.has_any(threaded.STORES))
+    if text.has_any(threaded.STEPS) or text.traces.may_fill:
+        return True
+    return text.has_any(threaded.LOCKS_OR_CLOCKS) and text.has_any(threaded.STORES)
 
 
 RULE = Rule(
@@ -83,7 +98,8 @@ RULE = Rule(
         "fills true but trivial. "
         "Counters, flags, read-modify-write and values that were passed in are left out. Medium also for a dict "
         "or a value of the process in a plain function, if threads use it under a lock that is free while they "
-        "compute, or if it expires and a request or a query makes it. "
+        "compute, or if it expires and a request or a query makes it; and for a cache of the module that is filled "
+        "step by step after a test that it is empty. "
         "A warning if a miss is much work that many wait for, else information. These facts count for it: an "
         "aggregate, a join, a group or a count (2 points); a request to another service, a model, another program or a "
         "file of tables (2); a query or "
