@@ -32,6 +32,8 @@ OTHER_WORDS = frozenset(
     "database repo repository oper "
     "dao orm table model models control keys limiter ratelimit throttle".split()
 )
+# Of these, words for an interface to any store.
+_BEFORE_A_STORE = frozenset("db repo repository dao api".split())
 MAYBE_WORDS = frozenset(
     "client conn connection r rc rd rcli store storage backend kv db pool provider manager "
     "service layer region mem "
@@ -65,7 +67,7 @@ def _kind(module: Module, node: ast.expr, function: Function | None) -> Kind:
     if dotted in ("self", "cls"):
         cls = owner_class(function)
         return "cache" if cls is not None and _is_cache_class(module, cls) else "no"
-    if said and said[-1] in OTHER_WORDS and not (said[-1] == "db" and is_cachy(name)):
+    if is_another(name):
         return "maybe" if said[-1] == "db" else "no"
     made = origin(module, node, function)
     if made and _OTHER_ORIGIN.search(made) and not is_cachy(name):
@@ -81,6 +83,12 @@ def _kind(module: Module, node: ast.expr, function: Function | None) -> Kind:
     if any(is_cachy(part) for part in dotted.split(".")[:-1]):
         return "maybe"
     return "no"
+
+
+def is_another(name: str) -> bool:
+    """Whether the last word says that it is no cache. `cache_repository` is one, behind an interface."""
+    said = words(name)
+    return bool(said) and said[-1] in OTHER_WORDS and not (said[-1] in _BEFORE_A_STORE and is_cachy(name))
 
 
 def _without_package(made: str) -> str:

@@ -17,7 +17,7 @@ from typing import Literal
 
 from stampede_guard.audit.caching.naming.helpers import PLAIN_VERBS, helper_role, is_no_access
 from stampede_guard.audit.caching.naming.methods import METHODS
-from stampede_guard.audit.caching.receivers import MAYBE_WORDS, OTHER_WORDS
+from stampede_guard.audit.caching.receivers import MAYBE_WORDS, is_another
 from stampede_guard.audit.source.handed import HANDED, HANDING
 from stampede_guard.audit.source.words import CACHE_STEMS, is_cachy, words
 
@@ -315,7 +315,7 @@ def _name_before(data: bytes, end: int) -> str:
 def _may_be_cache(name: str, method: str) -> bool:
     """The receiver's name decides. For other names, only verbs that clearly mean a cache count."""
     said = words(name)
-    if name == "super" or (bool(said) and said[-1] in OTHER_WORDS and said[-1] != "db"):
+    if name == "super" or (is_another(name) and said[-1] != "db"):
         return False
     return (
         method not in _COMMON

@@ -26,6 +26,8 @@ NOT_ACCESS = frozenset(
 _BEFORE_A_VERB = frozenset(("async", "try", "safe", "safely", "maybe"))
 # Of these, words that may also be what is cached.
 _SUBJECTS = frozenset("stats statistics metrics settings config status info service manager headers".split())
+# These only after "cached": `get_cached_version` gives an entry, `cache_version` may be anything.
+_CACHED_SUBJECTS = frozenset("version property policy file path url name info size engine middleware".split())
 _FILLERS = (
     CACHE_WORDS
     | READ_WORDS
@@ -52,10 +54,10 @@ def is_no_access(said: tuple[str, ...]) -> bool:
     found = NOT_ACCESS & {*said}
     if not found:
         return False
+    if "cached" in said and found <= _SUBJECTS | _CACHED_SUBJECTS:
+        return said[-1] == "cached"
     if not found <= _SUBJECTS:
         return True
-    if "cached" in said:
-        return said[-1] == "cached"
     first = next(index for index, word in enumerate(said) if word in found)
     return first == 0 or said[first - 1] in _FILLERS
 
