@@ -150,7 +150,9 @@ def filled_in_steps(module: Module) -> Iterator[tuple[Function, ast.expr, str]]:
         if function.is_async or runs_alone(module, function):
             continue
         for test in function.tests:
-            holder = _asked_if_empty(test.test) if isinstance(test, ast.If) else ""
+            if not isinstance(test, ast.If):
+                continue
+            holder = _asked_if_empty(test.test)
             if (
                 holder
                 and _is_kept(module, function, holder)

@@ -35,13 +35,13 @@ def unlocked_uses(module: Module) -> Iterator[tuple[Decoration, str]]:
         if written.partition(".")[0] not in module.imports:
             unlocked = _keeps_by_name(module, written)
         else:
-            found = _defined(module, module.resolve(target))
+            found = defined(module, module.resolve(target))
             unlocked = found is not None and _is_unlocked(found[0], os.stat(found[0]).st_mtime_ns, found[1])
         if unlocked:
             yield decoration, name
 
 
-def _defined(module: Module, qualified: str) -> tuple[str, str] | None:
+def defined(module: Module, qualified: str) -> tuple[str, str] | None:
     """The file of the project that defines a name, and the name there: `cached`, or `store.cached`."""
     if qualified.partition(".")[0] in sys.stdlib_module_names:
         return None

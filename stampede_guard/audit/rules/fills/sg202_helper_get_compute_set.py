@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stampede_guard.audit.caching.across.given import HINT, given_fills
 from stampede_guard.audit.caching.across.hops import own_fills, split_fills
 from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
 from stampede_guard.audit.caching.judging.cost import cost
@@ -28,6 +29,17 @@ def check(module: Module) -> Iterator[Violation]:
             function=owned_name(fill.function),
             cost=cost(fill.function.node),
         )
+    for call, function, name, computing in given_fills(module):
+        levels = {level_of(module, function), *(level_of(*made) for made in computing)}
+        yield Violation(
+            node=call,
+            message=f"{what_is_cached(function)} fills a cache through {name} of the project, which has no lock: "
+            "callers that miss together all compute",
+            confidence="medium",
+            level="warning" if "warning" in levels else "information",
+            function=owned_name(function),
+            cost=cost(function.node),
+        )
 
 
 RULE = Rule(
@@ -37,7 +49,12 @@ RULE = Rule(
     confidence="medium",
     scope="process",
     hints=(STORES,),
-    near=lambda text: text.traces.may_fill or text.traces.may_fill_by_hop or text.traces.may_fill_by_own,
+    near=lambda text: (
+        text.traces.may_fill
+        or text.traces.may_fill_by_hop
+        or text.traces.may_fill_by_own
+        or text.has_any(HINT)
+    ),
     check=check,
     documentation=Documentation(
         what="A function calls a helper of the project for the cached value, computes on a miss, and "
@@ -50,8 +67,9 @@ RULE = Rule(
         "takes a lease (SET NX) and sleeps while another caller has it, the audit sees that. Otherwise rename it to "
         "show it, or suppress the finding on that line.",
         sure="Medium: the helpers are judged by their names and, if they are in the same file, by their "
-        "code, whatever they are called. Low, and so not shown by default, if one query for one row is all that "
-        "a miss costs: see SG201. "
+        "code, whatever they are called. A helper that gets the computation as an "
+        "argument (`get_or_run(key, load)`) is followed to its file, and its uses are reported, too. "
+        "Low, and so not shown by default, if one query for one row is all that a miss costs: see SG201. "
         "Warning or information: see SG201, too.",
         fix="No automatic fix: the helpers are in other files, or have other callers. You must "
         "decide which of them to remove.",

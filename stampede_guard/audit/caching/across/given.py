@@ -1,0 +1,97 @@
+"""Helpers of the project that fill a cache with what a given function computes: `get_or_run(key, load, day)`.
+
+The helper is reported where it is defined. Here are its uses, as those of a decorator.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from stampede_guard.audit.caching.across.behind import defined
+from stampede_guard.audit.caching.across.hops import own_fills, split_fills
+from stampede_guard.audit.caching.fills import fills
+from stampede_guard.audit.caching.imported import built, followed_function
+from stampede_guard.audit.caching.work import calls_work
+from stampede_guard.audit.source.model import Function, Module
+from stampede_guard.audit.source.words import last, path
+
+# Names of such helpers: `get_or_compute`, `cached_call`, `with_cache`.
+_NAMES = (
+    r"_or_(?!create|404|none|default|insert|update|raise|abort)[a-z]\w*|(?:through|with|via)_cache\w*|"
+    r"cached?_(?:call|run|fetch)\w*|\bremember\w*"
+)
+_NAME = re.compile(_NAMES)
+HINT = (re.compile(rb"(?:%b)\(" % _NAMES.encode()),)
+_HOPS = 2  # `get_tmp(key, load)` passes both to `get_or_run`
+
+
+def given_fills(module: Module) -> Iterator[tuple[ast.Call, Function, str, list[tuple[Module, Function]]]]:
+    """The calls, each with its function, the helper's name, and what computes, as far as it is seen."""
+    for function in module.functions:
+        for call in function.calls:
+            name = last(path(call.func))
+            if _NAME.search(name) and name != function.name and (given := _given(module, function, call)):
+                if _is_open(module, function, call):
+                    yield call, function, name, [made for made in given if made is not None]
+
+
+def _given(module: Module, function: Function, call: ast.Call) -> list[tuple[Module, Function] | None]:
+    """The functions among the arguments. None for one that is imported from elsewhere."""
+    found: list[tuple[Module, Function] | None] = []
+    for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+        name = path(argument)
+        if isinstance(argument, ast.Lambda) and calls_work(argument.body):
+            found.append((module, function))
+        elif isinstance(argument, ast.Name) and name not in function.parameters:
+            own = module.functions_named(name)
+            if len(own) == 1:
+                found.append((module, own[0]))
+            elif name in module.imports and name.lstrip("_")[:1].islower():
+                found.append(followed_function(module, name))
+        elif name.startswith("self.") and (own := module.functions_named(last(name))):
+            found.append((module, own[0]))
+    return [made for made in found if made is not None]
+
+
+def _is_open(module: Module, function: Function, call: ast.Call) -> bool:
+    """Whether the helper is a function of the project that computes by its argument, without a lock."""
+    own = module.callee(call, function)
+    if own is not None:
+        return _computes_what_is_given(module, own, _HOPS)
+    if path(call.func).partition(".")[0] not in module.imports:
+        return False
+    found = defined(module, module.resolve(call.func))
+    return found is not None and _is_open_there(found[0], os.stat(found[0]).st_mtime_ns, found[1])
+
+
+@lru_cache(maxsize=512)
+def _is_open_there(place: str, _changed: int, name: str) -> bool:
+    module = built(place)
+    known = [f for f in module.functions_named(name) if f.cls is None] if module is not None else []
+    return module is not None and len(known) == 1 and _computes_what_is_given(module, known[0], _HOPS)
+
+
+def _computes_what_is_given(module: Module, helper: Function, hops: int) -> bool:
+    filled = {
+        fill.function
+        for fill in (*fills(module), *split_fills(module), *own_fills(module))
+        if fill.decorator is None
+    }
+    called = any(
+        isinstance(call.func, ast.Name) and call.func.id in helper.parameters for call in helper.calls
+    )
+    if helper in filled and called:
+        return True
+    passed = (
+        module.callee(call, helper)
+        for call in helper.calls
+        if any(isinstance(argument, ast.Name) and argument.id in helper.parameters for argument in call.args)
+    )
+    return hops > 0 and any(
+        made is not None and made is not helper and _computes_what_is_given(module, made, hops - 1)
+        for made in passed
+    )
