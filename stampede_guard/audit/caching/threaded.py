@@ -22,6 +22,7 @@ from stampede_guard.audit.caching.fills import decorator_around
 from stampede_guard.audit.caching.work import calls_work
 from stampede_guard.audit.source.branches import leaves
 from stampede_guard.audit.source.model import Function, Module, inside, owner_class, position, returns
+from stampede_guard.audit.source.origins import origin
 from stampede_guard.audit.source.programs import runs_alone
 from stampede_guard.audit.source.words import is_cachy, last, names_in, path, text_of
 
@@ -85,7 +86,7 @@ def _look(module: Module, function: Function, store: ast.Subscript) -> ast.expr 
     leaves = any(_LEAVES.search(path(call.func)) for call in work)
     if guarded and (leaves or any(path(call.func) in function.parameters for call in work)):
         return asked[0]
-    return asked[0] if leaves and _expires(function, store.value, asked[0], assigned.value) else None
+    return asked[0] if leaves and _expires(module, function, store.value, asked[0], assigned.value) else None
 
 
 def _look_at_value(module: Module, function: Function) -> ast.expr | None:
@@ -278,9 +279,10 @@ def _work(function: Function, look: ast.expr, store: ast.AST, value: ast.expr) -
     ]
 
 
-def _expires(function: Function, holder: ast.expr, look: ast.expr, value: ast.expr) -> bool:
+def _expires(module: Module, function: Function, holder: ast.expr, look: ast.expr, value: ast.expr) -> bool:
     """Whether an entry is used for some time only: the time is stored with it, or asked before a hit."""
-    if not is_cachy(last(path(holder))):
+    made = origin(module, holder, function)
+    if not is_cachy(last(path(holder))) or any(mark.decode().rstrip("(") in made for mark in KEPT):
         return True  # its class says so: TTLCache
     asked = [
         test.test
