@@ -20,7 +20,6 @@ KEPT = (b"TTLCache(", b"LRUCache(", b"diskcache.")
 RENEWED = (
     re.compile(rb"\bglobal \w+(?:, |\s+global )\w"),
     re.compile(rb"\bglobal [\w ,]*(?:cache|CACHE|memo)"),
-    re.compile(rb"(?:self|cls)\.\w*(?:cache|memo)\w* = "),
     re.compile(rb"(?:self|cls)\.\w+ = [^\n]*(?:time\.time|monotonic|now)\("),
 )
 _CLOCK = re.compile(

@@ -26,6 +26,7 @@ from stampede_guard.audit.caching.judging.serving import is_served
 from stampede_guard.audit.caching.judging.sparing import spares
 from stampede_guard.audit.caching.keys import gets_another_key, same_key, skeleton
 from stampede_guard.audit.caching.lockuse import key_text
+from stampede_guard.audit.caching.tables import TABLE, are_of_one_row, has_tables, table_accesses
 from stampede_guard.audit.caching.traces import Traces
 from stampede_guard.audit.source.model import Function, Module, inside, owner_class, position
 from stampede_guard.audit.source.words import is_cachy, last, names_in, path, words
@@ -72,8 +73,18 @@ def fill_of(module: Module, function: Function, read: Access, write: Access) -> 
 def accesses_of(module: Module, function: Function) -> list[Access]:
     memo: dict[Function, list[Access]] = module.memo.setdefault("accesses", {})
     if function not in memo:
-        memo[function] = accesses(module, function) if _is_traced(module, function) else []
+        memo[function] = _seen(module, function) if _is_traced(module, function) else []
     return memo[function]
+
+
+def _seen(module: Module, function: Function) -> list[Access]:
+    seen = accesses(module, function)
+    if not has_tables(module):
+        return seen
+    of_tables = list(table_accesses(module, function))
+    taken = {access.call for access in of_tables}
+    others = [access for access in seen if access.call not in taken]
+    return sorted((*others, *of_tables), key=lambda access: position(access.call))
 
 
 def _is_traced(module: Module, function: Function) -> bool:
@@ -178,6 +189,8 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
 
 
 def _belong_together(module: Module, function: Function, read: Access, write: Access) -> bool:
+    if TABLE in (read.topic, write.topic):
+        return read.topic == write.topic and are_of_one_row(read, write)
     if _in_batches(module, read, write) and read.receiver == write.receiver:
         return bool(read.helper) == bool(write.helper) and read.topic == write.topic
     if read.what == "read-many" and write.what == "write" and not write.helper:

@@ -43,6 +43,11 @@ _WORDS = (b"cache", b"Cache", b"CACHE")
 STEPS: tuple[bytes | re.Pattern[bytes], ...] = tuple(
     re.compile(rb"%b\w*(?:\.(?:append|add)\(|\[[^\n]*\] = )" % word) for word in _WORDS
 )
+EMPTY: tuple[bytes | re.Pattern[bytes], ...] = (
+    re.compile(
+        rb"if (?:not )?(?:len\()?(?:self\.|cls\.)?\w*(?:cache|CACHE|Cache)\w*(?:(?:\)| is None| or | and )[^\n]*)?:"
+    ),
+)
 _CONTAINERS = frozenset(("list", "dict", "set", "OrderedDict", "defaultdict", "deque"))
 STORES: tuple[bytes | re.Pattern[bytes], ...] = (
     *(re.compile(rb"%b\w*\[[^\n]*\] = " % word) for word in _WORDS),

@@ -18,6 +18,7 @@ from typing import Literal
 from stampede_guard.audit.caching.naming.helpers import PLAIN_VERBS, helper_role, is_no_access
 from stampede_guard.audit.caching.naming.methods import METHODS
 from stampede_guard.audit.caching.receivers import MAYBE_WORDS, is_another
+from stampede_guard.audit.caching.tables import tables_in
 from stampede_guard.audit.source.handed import HANDED, HANDING
 from stampede_guard.audit.source.words import CACHE_STEMS, is_cachy, words
 
@@ -77,6 +78,10 @@ class Traces:
         self._written = {trace.of for trace in self.writes}
         # Reads found so far: by the start of a function, with the end of the searched part.
         self._looked: dict[int, tuple[int, list[Trace]]] = {}
+
+    @cached_property
+    def tables(self) -> list[int]:
+        return tables_in(self.data)
 
     @cached_property
     def reads(self) -> list[Trace]:
@@ -158,7 +163,7 @@ class Traces:
         """The lines with a trace, from 1, in order."""
         found: list[int] = []
         line, before = 1, 0
-        for at in sorted(trace.at for trace in (*self.reads, *self.writes)):
+        for at in sorted((*(trace.at for trace in (*self.reads, *self.writes)), *self.tables)):
             line += self.data.count(b"\n", before, at)
             before = at
             found.append(line)

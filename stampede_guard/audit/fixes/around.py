@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from stampede_guard.audit.caching.fills import Fill, fills
 from stampede_guard.audit.caching.locks import locks_of
+from stampede_guard.audit.caching.tables import TABLE
 from stampede_guard.audit.files.comments import lost_comment
 from stampede_guard.audit.fixes import naming
 from stampede_guard.audit.fixes.ownkeys import refuse_of_one_request
@@ -44,6 +45,8 @@ def or_by_fill_lock(best: Fixed) -> Fixed:
     """The fix that does best, or else a lock: where that one is not possible, or another file forbids it."""
 
     def fixed(module: Module, hit: Violation) -> FixPlan | None:
+        if any(fill.read.call is hit.node and fill.read.topic == TABLE for fill in fills(module)):
+            raise NoFix("its cache is a table, and a transaction decides when others see the row")
         try:
             plan = best(module, hit)
         except NoFix:

@@ -21,11 +21,13 @@ from stampede_guard.audit.source.words import last, path
 
 # Names of such helpers: `get_or_compute`, `cached_call`, `with_cache`.
 _NAMES = (
-    r"_or_(?!create|404|none|default|insert|update|raise|abort)[a-z]\w*|(?:through|with|via)_cache\w*|"
-    r"cached?_(?:call|run|fetch)\w*|\bremember\w*"
+    r"_or_(?:set|comput|calculat|run|fetch|load|call|generat|build|execut|retriev|query|refresh|ask|make|request)",
+    r"(?:through|with|via)_cache",
+    r"cached?_(?:call|run|fetch)",
+    r"\bremember",
 )
-_NAME = re.compile(_NAMES)
-HINT = (re.compile(rb"(?:%b)\(" % _NAMES.encode()),)
+_NAME = re.compile("|".join(_NAMES))
+HINT = tuple(re.compile(rb"%b\w*\(" % name.encode()) for name in _NAMES)
 _HOPS = 2  # `get_tmp(key, load)` passes both to `get_or_run`
 
 

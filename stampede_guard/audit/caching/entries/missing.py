@@ -13,6 +13,7 @@ from stampede_guard.audit.caching.entries.parameters import describes, is_aside,
 from stampede_guard.audit.caching.fills import Fill, all_fills
 from stampede_guard.audit.caching.flow import Flow
 from stampede_guard.audit.caching.receivers import kind
+from stampede_guard.audit.caching.tables import TABLE
 from stampede_guard.audit.source.model import Function, Module, position
 from stampede_guard.audit.source.words import is_cachy, is_locky, last, path, text_of, words
 
@@ -83,7 +84,9 @@ def entries(module: Module) -> Iterator[CachedEntry]:
 
 def _of_fill(module: Module, fill: Fill) -> CachedEntry | None:
     value = fill.write.value
-    if fill.decorator is not None or value is None or "-many" in f"{fill.read.what}{fill.write.what}":
+    if fill.decorator is not None or value is None or fill.read.topic == TABLE:
+        return None
+    if "-many" in f"{fill.read.what}{fill.write.what}":
         return None
     flow = Flow(module, fill.function, fill.read)
     if flow.beside:

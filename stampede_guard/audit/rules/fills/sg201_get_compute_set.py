@@ -65,7 +65,9 @@ def _sure(module: Module, fill: Fill) -> Confidence:
 
 
 def _may_apply(text: Text) -> bool:
-    if text.has_any(threaded.STEPS) or text.traces.may_fill:
+    if text.has_any(threaded.STEPS) and text.has_any(threaded.EMPTY):
+        return True
+    if text.traces.may_fill or text.traces.tables:
         return True
     return text.has_any(threaded.LOCKS_OR_CLOCKS) and text.has_any(threaded.STORES)
 
@@ -99,7 +101,8 @@ RULE = Rule(
         "Counters, flags, read-modify-write and values that were passed in are left out. Medium also for a dict "
         "or a value of the process in a plain function, if threads use it under a lock that is free while they "
         "compute, or if it expires and a request or a query makes it; and for a cache of the module that is filled "
-        "step by step after a test that it is empty. "
+        "step by step after a test that it is empty. A table counts as a cache if its model's name says so: a row is "
+        "looked for, and made after a request. "
         "A warning if a miss is much work that many wait for, else information. These facts count for it: an "
         "aggregate, a join, a group or a count (2 points); a request to another service, a model, another program or a "
         "file of tables (2); a query or "
@@ -118,8 +121,9 @@ RULE = Rule(
         "stays as it was: `key=lambda self, day: ...`. You must find other code that reads or deletes those "
         "keys. In other functions, and if a file of the run names, deletes or expires such keys, `with "
         "fill_lock(...)` and a second look enclose the computation and the set. Cache, key, lifetime and "
-        "format stay; only callers of one process share. None if the look may not run twice or is sometimes "
-        "left out, if the cache belongs to one request, if a function decides whether to store, if a task or "
+        "format stay; only callers of one process share. None for a table. None if the look may not run "
+        "twice or is sometimes left out, if the cache belongs to one request, if a function decides "
+        "whether to store, if a task or "
         "a pipeline stores, or if there is a lock already.",
     ),
 )

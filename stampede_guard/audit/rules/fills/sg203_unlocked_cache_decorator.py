@@ -19,7 +19,7 @@ from stampede_guard.audit.source.model import Module
 # `@cached_view(60)`, `@caching.cached_view(60)`, or on a line of its own in `@method_decorator(...)`.
 _USES: Hint = (
     re.compile(
-        rb"@(?!(?:\w+\.)*(?:lru_cache|cached_property)\b|cache\b(?!\.))(?:\w+\.)*\w*(?:[cC]ache|[mM]emoiz)"
+        rb"@(?!(?:\w+\.)*(?:lru_cache|cached_property)\b|(?:functools\.)?cache\b(?!\.))(?:\w+\.)*\w*(?:[cC]ache|memoize\b)"
     ),
     re.compile(rb"@method_decorator\(\s*[\w.]*[cC]ache"),
 )

@@ -46,6 +46,7 @@ RULE = Rule(
         (
             *(re.compile(rb"%s\w*\[" % word) for word in (b"cache", b"Cache", b"CACHE", b"memo")),
             *RENEWED,
+            re.compile(rb"self\.\w*(?:cache|memo)\w* = "),
             *KEPT,
         ),
     ),

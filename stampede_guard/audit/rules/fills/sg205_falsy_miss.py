@@ -12,6 +12,7 @@ from stampede_guard.audit.caching.imported import followed_function
 from stampede_guard.audit.caching.judging.cost import is_cheap_if_empty
 from stampede_guard.audit.caching.judging.truth import truth
 from stampede_guard.audit.caching.judging.worth import costs_little
+from stampede_guard.audit.caching.tables import TABLE
 from stampede_guard.audit.fixes.expressions import asks_for_none
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
@@ -30,6 +31,8 @@ _EMPTY_MISSES = frozenset("hgetall smembers lrange zrange zrevrange zrangebyscor
 def check(module: Module) -> Iterator[Violation]:
     for fill in fills(module):
         flow = Flow(module, fill.function, fill.read)
+        if fill.read.topic == TABLE:
+            continue  # a row is never empty
         if fill.read.what != "read" or _gives_bytes(module, fill) or _misses_are_empty(module, fill):
             continue
         test = _truth_test(flow)
