@@ -19,15 +19,15 @@ def get_or_run(key, load, *args):
     cache.set(key, found, 60)
     return found
 
-def get_tmp_or_run(key, load, *args):
-    return get_or_run(f"tmp:{{key}}", load, *args)
+def get_short_or_run(key, load, *args):
+    return get_or_run(f"short:{{key}}", load, *args)
 
 def get_or_default(key, default):
     return cache.get(key) or default
 """
 OPEN = HELPER.format(around="")
 LOCKED = HELPER.format(around="if not redis.setnx('x', 1): return\n    ")
-BEGIN = "from keeping import get_or_run, get_tmp_or_run\nimport keeping\nfrom rates import ask, ask as _ask\n# cache\n"
+BEGIN = "from keeping import get_or_run, get_short_or_run\nimport keeping\nfrom rates import ask, ask as _ask\n#cache\n"
 
 
 def found(folder: Path, helper: str, text: str) -> list[tuple[str, str]]:
@@ -43,7 +43,7 @@ def found(folder: Path, helper: str, text: str) -> list[tuple[str, str]]:
         "def rates(day):\n    return get_or_run(day, ask, day)\n",
         "def rates(day):\n    return get_or_run(day, lambda: requests.get(ADDRESS).json())\n",
         "def rates(day):\n    return keeping.get_or_run(day, ask, day)\n",
-        "def rates(day):\n    return get_tmp_or_run(day, load=ask)\n",
+        "def rates(day):\n    return get_short_or_run(day, load=ask)\n",
         "def rates(day):\n    return get_or_run(day, _ask, day)\n",
         "def rates(day):\n    def made():\n        return ask(day)\n    return get_or_run(day, made)\n",
         "class V:\n    def made(self):\n        return ask(1)\n"
@@ -59,7 +59,7 @@ def test_a_use_of_an_unlocked_helper_is_found(tmp_path: Path, use: str) -> None:
     ("helper", "use"),
     [
         (LOCKED, "def rates(day):\n    return get_or_run(day, ask, day)\n"),
-        (LOCKED, "def rates(day):\n    return get_tmp_or_run(day, ask)\n"),
+        (LOCKED, "def rates(day):\n    return get_short_or_run(day, ask)\n"),
         (OPEN, "def rates(day):\n    return get_or_run(day, DEFAULT)\n"),
         (OPEN, "def rates(day, load):\n    return get_or_run(day, load)\n"),  # its callers decide
         (OPEN, "def rates(day):\n    return keeping.get_or_default(day, ask)\n"),

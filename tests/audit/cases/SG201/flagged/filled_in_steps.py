@@ -4,18 +4,18 @@ import json
 
 from shop.models import Order
 
-SEARCH_CACHE = []
+MENU_CACHE = []
 _names_cache: dict = {}
 
 
-def search_items():
-    if len(SEARCH_CACHE) > 0:
+def menu_items():
+    if len(MENU_CACHE) > 0:
         return
     for order in Order.objects.all():
-        SEARCH_CACHE.append({"name": order.name})
+        MENU_CACHE.append({"name": order.name})
     with open("pages.json") as file:
         for page in json.load(file):
-            SEARCH_CACHE.append(page)
+            MENU_CACHE.append(page)
 
 
 def names():

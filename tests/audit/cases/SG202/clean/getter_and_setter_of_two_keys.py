@@ -4,7 +4,7 @@ import json
 
 import requests
 
-from app.store import add_tmp_cache, get_tmp_cache
+from app.store import add_page_cache, get_page_cache
 
 
 class Shop:
@@ -15,10 +15,10 @@ class Shop:
         return self._opened()
 
     def _load_cached_token(self):
-        found = get_tmp_cache("shop_token")
+        found = get_page_cache("shop_token")
         return json.loads(found) if found else None
 
     def _opened(self):
         session = requests.post("https://shop.example/session").json()
-        add_tmp_cache("shop_session", json.dumps(session))
+        add_page_cache("shop_session", json.dumps(session))
         return Client(session)

@@ -4,7 +4,7 @@ import json
 
 import requests
 
-from app.store import add_tmp_cache, get_tmp_cache
+from app.store import add_page_cache, get_page_cache
 
 TOKEN_KEY = "shop_token"
 
@@ -17,10 +17,10 @@ class Shop:
         return self._renewed()
 
     def _load_cached_token(self):
-        found = get_tmp_cache(TOKEN_KEY)
+        found = get_page_cache(TOKEN_KEY)
         return json.loads(found) if found else None
 
     def _renewed(self):
         token = requests.post("https://shop.example/login").json()
-        add_tmp_cache(TOKEN_KEY, json.dumps(token))
+        add_page_cache(TOKEN_KEY, json.dumps(token))
         return Client(token)

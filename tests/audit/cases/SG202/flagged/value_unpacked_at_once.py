@@ -2,24 +2,24 @@
 
 import requests
 
-from app.store import add_tmp_cache, get_tmp_cache
+from app.store import add_page_cache, get_page_cache
 
 
 def index(url):
     try:
-        text = get_tmp_cache(url).decode()
+        text = get_page_cache(url).decode()
     except AttributeError:
         text = None
     if not text:
         text = requests.get(f"{url}/index.xml").text
-        add_tmp_cache(url, text.encode())
+        add_page_cache(url, text.encode())
     return text
 
 
 def names(url):
     try:
-        return get_tmp_cache(url).decode().split(",")
+        return get_page_cache(url).decode().split(",")
     except AttributeError:
         found = ask(url)
-        add_tmp_cache(url, ",".join(found).encode())
+        add_page_cache(url, ",".join(found).encode())
         return found
