@@ -43,8 +43,8 @@ RULE = Rule(
         example='@app.get("/quality")\n@cache(expire=300)\nasync def quality(project: int) -> Quality: ...',
         instead='@app.get("/quality")\n@locked_cache(ttl=300)\nasync def quality(project: int) -> Quality: ...',
         unless="The endpoint costs about as little as a round trip to the cache.",
-        sure="High: the import says which decorator it is. Information if a miss only asks for rows by their key, or if "
-        "few wait for it: a user, a typed text, administrators (see SG201). Else a warning.",
+        sure="High: the import says which decorator it is. Information if a miss only asks for rows by their key, or "
+        "if few wait for it: a user, a typed text, administrators (see SG201). Else a warning.",
         fix="Safe: `@cache(expire=60)` becomes `@locked_cache(ttl=60)`. Every parameter must be declared "
         "as one of Python's own types, the result must be declared, and the route must be for GET. "
         "The headers that fastapi-cache adds are lost; StampedeMiddleware sends such headers. Unsafe "

@@ -9,7 +9,7 @@ from stampede_guard.audit.caching.across.hops import own_fills, split_fills
 from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
 from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.caching.judging.rows import asks_for_one_row
-from stampede_guard.audit.caching.judging.worth import level_of_fill
+from stampede_guard.audit.caching.judging.worth import level_of, level_of_fill
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
