@@ -1,4 +1,4 @@
-"""SG605: `lru_cache` on a function that is given an object of the request."""
+"""SG605: a cache whose key holds an object of the request."""
 
 from __future__ import annotations
 
@@ -6,23 +6,38 @@ import ast
 import re
 from collections.abc import Iterator
 
+from stampede_guard.audit.caching.imported import built, follow
+from stampede_guard.audit.caching.reexported import HINTS, library_decorations
 from stampede_guard.audit.prefilter import Hint
 from stampede_guard.audit.rule import Documentation, Rule, Violation
-from stampede_guard.audit.source.decorations import decorations
-from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.decorations import Decoration, decorations
+from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.origins import annotated
-from stampede_guard.audit.source.words import last
+from stampede_guard.audit.source.words import last, path
 
 _LRU = re.compile(r"^functools\.(?:lru_cache|cache)(?:\(\))?$")
 _OF_A_REQUEST = re.compile(
     r"^(?:\w*Request|Response|WebSocket|AsyncSession|Session|Connection|AsyncConnection|BackgroundTasks)$"
 )
 _NAMES = frozenset(("request", "response", "websocket"))
-_HINT: Hint = (b"lru_cache", re.compile(rb"@(?:functools\.)?cache\b(?!\.)"), b" cache as ")
+# Its text is another one for each object, because it contains the address: the keys of aiocache and fastapi-cache are
+# texts of all arguments.
+_SESSION = re.compile(
+    r"^(?:(?:Db|DB|Async|Sync|Database|Sql|SQL)?Session(?:Dep)?|(?:Async)?Connection|BackgroundTasks)$"
+)
+_REQUEST = re.compile(r"^(?:fastapi|starlette)\b.*\.(?:Request|WebSocket)$")
+_POOLED = re.compile(r"^(?:requests|httpx|aiohttp)\b")
+_INJECTED = frozenset("db session conn connection db_session background_tasks".split())
+_HINT: Hint = (b"lru_cache", re.compile(rb"@(?:functools\.)?cache\b(?!\.)"), *HINTS)
 _GIVEN: Hint = (
     re.compile(rb"\b(?:request|response|websocket)\s*[,)=]"),
-    re.compile(rb":\s*[\"']?[\w.\[]*(?:Request|Response|WebSocket|Session|Connection|BackgroundTasks)\b"),
+    re.compile(
+        rb":\s*[\"']?[\w.\[]*(?:Request|Response|WebSocket|Session|SessionDep|Connection|BackgroundTasks)\b"
+    ),
+    b"Depends(",
 )
+# Where programs set up fastapi-cache.
+_MAINS = ("main", "app.main", "src.main", "app", "server")
 
 
 def check(module: Module) -> Iterator[Violation]:
@@ -39,6 +54,61 @@ def check(module: Module) -> Iterator[Violation]:
                 "entry, and each entry keeps its object alive",
                 function=function.name,
             )
+    yield from _with_their_text(module)
+
+
+def _with_their_text(module: Module) -> Iterator[Violation]:
+    for library in ("aiocache", "fastapi_cache"):
+        for decoration in library_decorations(module, library):
+            if decoration.tail not in ("cached", "cache", "cached_stampede") or _has_its_own_key(decoration):
+                continue
+            name = _in_its_text(module, decoration.function, requests=library == "aiocache")
+            if not name or (library == "fastapi_cache" and _has_a_key_builder(module)):
+                continue
+            yield Violation(
+                node=decoration.node,
+                message=f"{decoration.tail} has the text of {name} in its key, and with it its address, another one "
+                "for each request: hardly a call finds an entry, and the entries pile up",
+                confidence="high" if library == "aiocache" else "medium",
+                function=decoration.function.name,
+            )
+
+
+def _has_its_own_key(decoration: Decoration) -> bool:
+    call = decoration.call
+    told = {keyword.arg for keyword in call.keywords} if call is not None else set()
+    return bool(told & {"key", "key_builder", "keys_from_attr", None})
+
+
+def _in_its_text(module: Module, function: Function, *, requests: bool) -> str:
+    """The first parameter whose text differs for each request."""
+    for argument in function.arguments:
+        made = annotated(module, argument.annotation)
+        if _POOLED.match(made):
+            continue
+        if _SESSION.match(last(made)) or (requests and _REQUEST.match(made)):
+            return argument.arg
+        if not made and argument.arg in _INJECTED and not requests and _is_injected(function, argument):
+            return argument.arg
+    return ""
+
+
+def _is_injected(function: Function, argument: ast.arg) -> bool:
+    spec = function.node.args
+    positional = [*spec.posonlyargs, *spec.args]
+    pairs = [*zip(reversed(positional), reversed(spec.defaults), strict=False)]
+    pairs += [(one, value) for one, value in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if value]
+    return any(
+        one is argument and isinstance(value, ast.Call) and last(path(value.func)) == "Depends"
+        for one, value in pairs
+    )
+
+
+def _has_a_key_builder(module: Module) -> bool:
+    """Whether the program names one for all of fastapi-cache's decorators, here or in its main file."""
+    places = [place for name in _MAINS if (place := follow(module, module.path, name)) is not None]
+    others = [other.source for place in places if (other := built(place)) is not None]
+    return any(re.search(r"\.init\([^)]*key_builder", said, re.DOTALL) for said in (module.source, *others))
 
 
 def _is_of_one_request(module: Module, argument: ast.arg) -> bool:
@@ -50,20 +120,24 @@ def _is_of_one_request(module: Module, argument: ast.arg) -> bool:
 RULE = Rule(
     code="SG605",
     name="kept-per-request",
-    summary="`lru_cache` on a function that is given a request, a response or a session",
+    summary="`lru_cache` (also aiocache's or fastapi-cache's decorator) on a function that is given a request, a "
+    "response or a session",
     confidence="high",
     scope="process",
-    hints=((b"functools",), _HINT, _GIVEN),
+    hints=((b"functools", b"cache"), _HINT, _GIVEN),
     check=check,
     documentation=Documentation(
         what="`functools.lru_cache` or `cache` decorates a function with a parameter that is a request, a response, "
-        "or a session of a database.",
+        "or a session of a database. So do aiocache's `cached` and fastapi-cache's `cache` without a key of their own: "
+        "their keys contain the text of each argument, and that of a session contains its address.",
         why="Each request has another such object, so no later call finds the entry. The cache keeps the objects "
-        "alive: `lru_cache` the last 128, `cache` all of them.",
+        "alive: `lru_cache` the last 128, `cache` all of them. In a store, the entries pile up until they expire.",
         example="@cache\ndef account(request):\n    return request.user.accounts.first()",
         instead="@locked_cache(ttl=60)\ndef account(user_id: int) -> Account: ...",
-        unless="The parameter is one object for the life of the process.",
-        sure="High: by the parameter's annotation, or by its name if it has none.",
+        unless="The parameter is one object for the life of the process, or `FastAPICache.init(key_builder=...)` "
+        "leaves it out of the keys (not reported if the file or a main file says so).",
+        sure="High: by the parameter's annotation, or by its name if it has none. Medium for fastapi-cache, whose key "
+        "builder another file may set.",
         fix="No automatic fix: only the program knows which part of the request identifies the value.",
     ),
 )
