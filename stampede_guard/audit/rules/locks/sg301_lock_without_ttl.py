@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching import lockuse
+from stampede_guard.audit.caching.holding.objects import StoreLock, store_locks
 from stampede_guard.audit.caching.locks import is_nx
 from stampede_guard.audit.caching.receivers import kind
 from stampede_guard.audit.fixes.expressions import expiring_lock
@@ -14,6 +15,8 @@ from stampede_guard.audit.source.model import Function, Module, argument, keywor
 from stampede_guard.audit.source.words import last, path, words
 
 _TTL = frozenset("ex px exat pxat ttl expire expiry timeout time keepttl expiration lease".split())
+# How the libraries call the lifetime of a lock.
+_LIFETIMES = ("timeout", "expire")
 _MEMCACHE = frozenset("memcache memcached mc".split())
 
 
@@ -39,6 +42,32 @@ def check(module: Module) -> Iterator[Violation]:
             message="this lock has no TTL: if its holder dies, the lock is never free again",
             function=function.name if function else "",
         )
+    for made in store_locks(module):
+        fault = _of_a_library(made)
+        if fault:
+            yield Violation(
+                node=made.call,
+                message=fault,
+                confidence="high" if made.sure and len(made.call.args) < 2 else "medium",
+                function=made.function.name if made.function else "",
+            )
+
+
+def _of_a_library(made: StoreLock) -> str:
+    """What is wrong with a lock that a library makes. None of them expires by default."""
+    call = made.call
+    told = {keyword.arg for keyword in call.keywords}
+    if None in told or any(isinstance(argument, ast.Starred) for argument in call.args):
+        return ""
+    if made.of == "django" and len(call.args) > 1 and not told & set(_LIFETIMES):
+        return (
+            "the second argument of django-redis' lock() is a version, not a time: this lock never expires, so a "
+            "holder that dies keeps it; write timeout="
+        )
+    lifetime = argument(call, 2 if made.of == "class" else 1, *_LIFETIMES)
+    if lifetime is None or (isinstance(lifetime, ast.Constant) and lifetime.value is None):
+        return "this lock has no timeout: if its holder dies, the lock is never free again"
+    return ""
 
 
 def _never_expires(module: Module, call: ast.Call, func: ast.Attribute, function: Function | None) -> bool:
@@ -107,32 +136,36 @@ def _is_lock(module: Module, call: ast.Call, function: Function | None) -> bool:
 RULE = Rule(
     code="SG301",
     name="lock-without-ttl",
-    summary="`SET NX` used as a lock without an expiry (positional TTLs count; secrets and markers are "
-    "not locks)",
+    summary="`SET NX` used as a lock, or `redis.lock()`, without an expiry (positional TTLs count; secrets and markers "
+    "are not locks)",
     confidence="high",
     scope="fleet",
     hints=(
         (
             *(b"nx=", b"nx =", b"setnx", b'"NX"', b"'NX'"),
             *(b"cache.add(", b"cached.add(", b"mc.add(", b"cache.aadd(", b"cached.aadd(", b"mc.aadd("),
+            *(b".lock(", b"Lock("),
         ),
         (b"lock", b"Lock", b"LOCK", b"delete", b"running", b"mutex", b"leader"),
-        (b"setnx", b".set(", b".add(", b".aadd("),
+        (b"setnx", b".set(", b".add(", b".aadd(", b".lock(", b"redis"),
     ),
     check=check,
     fix=expiring_lock,
     fixes=("unsafe",),
     documentation=Documentation(
-        what="A key set with NX (or memcached's `add`) serves as a lock and has no expiry.",
+        what="A key set with NX (or memcached's `add`) serves as a lock and has no expiry. Or `lock()` of redis or "
+        "django-redis, or `redis_lock.Lock`, gets no `timeout=` (`expire=`). With django-redis, the second argument "
+        "by position is a version.",
         why="If the process that holds it is killed, replaced by a deploy or out of memory, the key "
         "stays. Then the work is never done.",
         example='if await redis.set("lock:report", 1, nx=True): ...',
         instead='if await redis.set("lock:report", token, nx=True, px=5000): ...   # renew it; or guard.single()',
         unless="The key is a marker that must stay for ever (a secret, a once-only flag). Keys whose name "
-        "shows this are not reported. SETNX followed by EXPIRE is reported at medium, because the "
+        "shows this are not reported. With the backend `redis_lock.django_cache`, the second argument of "
+        "`cache.lock()` is the expiry. SETNX followed by EXPIRE is reported at medium, because the "
         "process may crash between them. It is not reported if TTL is checked again or both are one "
         "transaction.",
-        sure="High if the key or the function is called a lock.",
+        sure="High if the key or the function is called a lock, or if the library of a lock object is seen.",
         fix="Unsafe: `set(..., nx=True)` gets `ex=60`, and `setnx` becomes such a `set`. The 60 seconds "
         "are a guess.",
     ),

@@ -1,0 +1,1 @@
+"""Locks as objects of a library: who makes them, and who reads whether they were taken."""
