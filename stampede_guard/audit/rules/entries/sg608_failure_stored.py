@@ -1,0 +1,91 @@
+"""SG608: a value that stands in for a failure is stored as if it were the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching.entries.standins import StandIn, returned, stored
+from stampede_guard.audit.caching.fills import owned_name
+from stampede_guard.audit.prefilter import STORES, Hint
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.decorations import Decoration, decorations
+from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.programs import is_started_by_hand
+
+# For these, None is an answer like any other.
+_KEEP_NONE = re.compile(
+    r"^functools\.(?:lru_cache|cache)\b|^cachetools\.(?:func\.)?(?:cached|ttl_cache|lru_cache)\b|^async_lru\.alru_cache\b"
+    r"|^fastapi_cache\.decorator\.cache\b|^asyncache\.cached\b"
+)
+# These ask again if they find None.
+_FORGET_NONE = re.compile(r"^(?:flask_cach\w*|aiocache)\b")
+_DECORATES: Hint = (
+    re.compile(rb"@(?:\w+\.)*(?:lru_cache|alru_cache|ttl_cache|cached|memoize)\b"),
+    re.compile(rb"@(?:functools\.)?cache\b"),
+    b" cache as ",
+    b" cached as ",
+)
+_LET_THROUGH = frozenset("response_filter unless skip_cache_func condition cache_filter".split())
+
+
+def check(module: Module) -> Iterator[Violation]:
+    for decoration in decorations(module):
+        found = _of_a_decorator(module, decoration)
+        if found is not None:
+            yield Violation(
+                node=decoration.node,
+                message=f"{decoration.tail} keeps the {found.said} that {decoration.function.name}() returns after a "
+                "failure: one failed attempt answers for the whole lifetime",
+                function=decoration.function.name,
+            )
+    for fill, found in stored(module):
+        yield Violation(
+            node=fill.write.call,
+            message=f"{owned_name(fill.function)}() also stores the {found.said} of a failure (line "
+            f"{found.handler.lineno}): one failed attempt answers for the whole lifetime",
+            function=owned_name(fill.function),
+        )
+
+
+def _of_a_decorator(module: Module, decoration: Decoration) -> StandIn | None:
+    made = decoration.owner or decoration.name
+    keeps = _KEEP_NONE.search(decoration.name)
+    if not keeps and not (_FORGET_NONE.search(made) and decoration.tail in ("cached", "memoize")):
+        return None
+    told = {keyword.arg for keyword in decoration.call.keywords} if decoration.call is not None else set()
+    if told & _LET_THROUGH or is_started_by_hand(module, decoration.function):
+        return None
+    found = returned(decoration.function)
+    return None if found is None or (found.is_none and not keeps) else found
+
+
+RULE = Rule(
+    code="SG608",
+    name="failure-stored",
+    summary="an empty or default value that stands in for a failure is stored as if it were the answer",
+    confidence="medium",
+    scope="fleet",
+    hints=((*STORES, b"memoize"), (b"except",)),
+    near=lambda text: text.traces.may_fill or text.has_any(_DECORATES),
+    check=check,
+    documentation=Documentation(
+        what=(
+            "A query or a request fails, the handler of a passing exception (`Exception`, a time-out, a refused "
+            "connection) gives a constant instead, and this constant is stored with the usual lifetime: by hand, or by "
+            "a cache decorator around the function."
+        ),
+        why=(
+            "One failure of a second is served until the entry expires, `lru_cache` serves it until the process ends. "
+            "Nobody sees that the source is back."
+        ),
+        example="@lru_cache\ndef rates():\n    try:\n        return requests.get(URL).json()\n    except Exception:\n"
+        "        return {}",
+        instead="Let the exception pass the cache, and catch it outside. Or keep failures for some seconds only "
+        "(`@locked_cache(ttl=300, error_ttl=5)`).",
+        unless="The constant is the answer to this failure, for as long as the entry lives.",
+        sure="Medium. Exceptions that are answers (`DoesNotExist`, `ValueError`), values that are tested before they "
+        "are stored, entries of at most a minute, and stand-ins that count as a miss are left out.",
+        fix="No automatic fix: only the program knows what its callers do with an exception.",
+    ),
+)
