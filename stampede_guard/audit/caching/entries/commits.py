@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.entries.deletions import Deletion, deletions, waits
+from stampede_guard.audit.caching.entries.unended import left_open, of_the_request
 from stampede_guard.audit.source.model import Function, Module, inside, position
-from stampede_guard.audit.source.words import last, path
+from stampede_guard.audit.source.words import last, path, words
 
 _COMMITS = frozenset(("commit",))
 _WRITES = frozenset(
@@ -18,6 +20,9 @@ _WRITES = frozenset(
 _CHANGES = ("save", "delete", "add", "remove", "clear", "SAVE", "CREATE", "UPDATE", "DELETE")
 _BLOCKS = ("atomic", "transaction", "begin", "begin_nested")
 _BLOCKS_OF = ("transaction", "session", "db", "conn", "connection", "engine")
+
+
+_SAYS = re.compile(r"^(?:\w+\.)*(?:log\w*|messages|time|asyncio|sentry_sdk|super)\b", re.IGNORECASE)
 
 
 def too_early(module: Module, function: Function) -> Iterator[tuple[Deletion, str]]:
@@ -40,6 +45,16 @@ def too_early(module: Module, function: Function) -> Iterator[tuple[Deletion, st
             reason = f"before {_said(end)}()"
         if reason and not any(_is_after(module, function, other, one, end) for other in found):
             yield one, reason
+        elif not reason and end is None and _block(module, function, one.call) is None:
+            yield from ((one, why) for why in _left_to_others(module, function, one))
+
+
+def _left_to_others(module: Module, function: Function, one: Deletion) -> Iterator[str]:
+    """Nothing in the function ends the transaction."""
+    if left_open(module, function, one.call):
+        yield "before the session is committed, which this function leaves to its callers"
+    elif of_the_request(module, function):
+        yield "inside the request's transaction (ATOMIC_REQUESTS)"
 
 
 def _at_once(module: Module, function: Function) -> list[Deletion]:
@@ -157,13 +172,26 @@ def _in_a_transaction(module: Module, function: Function, call: ast.Call) -> str
         return ""
     wrote = any(
         isinstance(made.func, ast.Attribute)
-        and made.func.attr in _WRITES
+        and (made.func.attr in _WRITES or _is_a_command(module, made))
         and inside(made, block)
         and made is not call
         and "cache" not in path(made.func).lower()
         for made in function.calls
     )
     return "inside the transaction" if wrote else ""
+
+
+def _is_a_command(module: Module, call: ast.Call) -> bool:
+    """`listing.reject(reason)`, whose answer nobody reads: it changes something."""
+    around = module.parents.get(call)
+    if isinstance(around, ast.Await):
+        around = module.parents.get(around)
+    said = path(call.func)
+    return (
+        isinstance(around, ast.Expr)
+        and not _SAYS.match(said)
+        and not {"ensure", "check", "validate", "assert", "require"} & {*words(last(said))[:1]}
+    )
 
 
 def _block(module: Module, function: Function, call: ast.AST) -> ast.AST | None:

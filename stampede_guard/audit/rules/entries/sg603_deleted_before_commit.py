@@ -26,6 +26,9 @@ _COMMITS: Hint = (
     b"m2m_changed",
     b"BEFORE_",
     re.compile(rb"super\(\w+, *self\)\.(?:save|delete)"),
+    # Where another function may commit.
+    re.compile(rb"(?:session|\bdb)\.(?:add|add_all|merge|delete)\("),
+    re.compile(rb"\.(?:save|delete)\(\)|\.objects\.|post_(?:save|delete)"),
 )
 
 
@@ -55,7 +58,9 @@ RULE = Rule(
         what=(
             "An entry is deleted before `super().save()`, before the session's last `commit()`, in a receiver "
             "of `pre_save` or `pre_delete`, of an action of `m2m_changed` that comes before the change, in a "
-            "`BEFORE_DELETE` hook, or inside a transaction that also writes."
+            "`BEFORE_DELETE` hook, or inside a transaction that also writes. Also if the commit comes after the "
+            "function: it changes rows in a session of SQLAlchemy and commits nowhere, or it saves rows of Django "
+            "while the settings have `ATOMIC_REQUESTS`."
         ),
         why=(
             "Other callers see the old row until the commit. One that misses in between stores the old value "
@@ -71,7 +76,8 @@ RULE = Rule(
         sure=(
             "Medium. Silent if the entry is deleted again after the commit, and for one-time secrets, counters "
             "and marks, "
-            "by the words of their keys. Transactions that a setting or a middleware opens are not seen."
+            "by the words of their keys. Silent, too, if a callee is given the session and may commit. The settings "
+            "are those that `manage.py` names."
         ),
         fix=("No automatic fix: `on_commit` also changes what happens in tests and on a rollback."),
     ),
