@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.caching.entries.deletions import LATER
 from stampede_guard.audit.caching.entries.families import bound_late, missed
+from stampede_guard.audit.caching.entries.memoized import PartialDeletion, partial_deletions
 from stampede_guard.audit.caching.fills import owned_name
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
@@ -16,8 +17,10 @@ _DELETES = (
     re.compile(rb"\.(?:delete|delete_many|adelete|unlink)\("),
     re.compile(rb"invalidate\w*\("),
     b"on_commit(",
+    b"delete_memoized(",
 )
 
+_SHOWN = 3  # parameters that a message names
 _LATER = (re.compile(rb"(?:%b)\s*\(\s*lambda" % "|".join(sorted(LATER)).encode()),)
 
 
@@ -37,16 +40,35 @@ def check(module: Module) -> Iterator[Violation]:
             confidence="high",
             function=owned_name(function),
         )
+    for partial in partial_deletions(module):
+        yield Violation(
+            node=partial.call,
+            message=f"{owned_name(partial.function)}() {_reaches(partial)}",
+            function=owned_name(partial.function),
+        )
+
+
+def _reaches(partial: PartialDeletion) -> str:
+    if partial.unknown:
+        return (
+            f"deletes an entry of {partial.target} with {partial.unknown[0]}=, which is no parameter of it: "
+            "it deletes nothing, unless a call passes the same"
+        )
+    left = ", ".join(partial.left[:_SHOWN]) + (", ..." if len(partial.left) > _SHOWN else "")
+    return f"deletes one entry of {partial.target} only, that of the defaults of {left}: the others stay"
 
 
 RULE = Rule(
     code="SG602",
     name="deletes-another-key",
-    summary="a deletion names a key that nothing stores, or deletes the last key of a loop again and again",
+    summary="a deletion names a key that nothing stores, deletes the last key of a loop again and again, or one entry "
+    "of many",
     confidence="medium",
     scope="fleet",
-    hints=(STORES, _DELETES),
-    near=lambda text: bool(text.traces.writes) or text.has_any(_LATER),
+    hints=((*STORES, b"memoize"), _DELETES),
+    near=lambda text: (
+        bool(text.traces.writes) or text.has_any(_LATER) or text.has_any((b"delete_memoized(",))
+    ),
     check=check,
     documentation=Documentation(
         what=(
@@ -54,7 +76,8 @@ RULE = Rule(
             "it: a longer "
             "or shorter prefix, another separator, one more part at the end. Or a loop gives `on_commit` a "
             "lambda that reads "
-            "the loop's variable."
+            "the loop's variable. Or `delete_memoized` of Flask-Caching gets some of the arguments: it deletes the one "
+            "entry that has the defaults of all others."
         ),
         why=(
             "The old value stays until it expires. Such a lambda runs after the loop, so each one deletes the last key."
@@ -67,7 +90,8 @@ RULE = Rule(
         sure=(
             "Medium: keys are compared as texts with holes, and functions of the same file that build them are "
             "followed. "
-            "High for a lambda in a loop."
+            "High for a lambda in a loop. For `delete_memoized`, the parameters that calls in this file or in the "
+            "function's own file pass are compared."
         ),
         fix=("No automatic fix: only the program knows which of the two keys is right."),
     ),
