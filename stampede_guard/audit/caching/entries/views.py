@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
+from stampede_guard.audit.caching.imported import built, follow
 from stampede_guard.audit.source.decorations import Decoration, decorations, receiver_of
 from stampede_guard.audit.source.model import Function, Module
+from stampede_guard.audit.source.origins import annotated
+from stampede_guard.audit.source.routes import is_route
 from stampede_guard.audit.source.words import is_cachy, last, path
 
 # What a caller says beside the path.
@@ -19,6 +23,19 @@ _CALLER = frozenset(("user", "session"))
 _VARIES = ("vary_on_cookie", "vary_on_headers")
 
 
+# Who asks, in Flask: no decorator has it in its key.
+_USERS = re.compile(r"^(?:flask_login|flask_security|flask_user|flask_principal|flask_jwt\w*)\.")
+_NAMES_OF_USERS = frozenset("current_user get_jwt_identity current_identity".split())
+_OF_G = frozenset("user current_user tenant account identity organization organisation team".split())
+# fastapi-cache leaves the request out of its keys.
+_UNSEEN = frozenset("query_params cookies user session".split())
+_STATES = frozenset("user current_user tenant account identity".split())
+_SAYS = re.compile(r"^(?:\w+\.)*(?:log\w*|print)\b")
+# Where programs set up fastapi-cache.
+_MAINS = ("main", "app.main", "src.main", "app", "server")
+_BUILDER = re.compile(r"\.init\([^)]*key_builder", re.DOTALL)
+
+
 def unkeyed_requests(module: Module) -> Iterator[tuple[Decoration, str]]:
     """The decorators, each with a part of the request that its function reads."""
     for decoration in decorations(module):
@@ -27,17 +44,72 @@ def unkeyed_requests(module: Module) -> Iterator[tuple[Decoration, str]]:
             yield decoration, part
 
 
+def has_a_key_builder(module: Module) -> bool:
+    """Whether the program names one for all of fastapi-cache's decorators, here or in its main file."""
+    places = [place for name in _MAINS if (place := follow(module, module.path, name)) is not None]
+    others = [other.source for place in places if (other := built(place)) is not None]
+    return any(_BUILDER.search(said) for said in (module.source, *others))
+
+
 def _read_beside_the_key(module: Module, decoration: Decoration) -> str:
     function = decoration.function
+    keyed = _keyed(decoration)
     if decoration.tail == "cache_page":
         varies = any(last(path(_called(node))) in _VARIES for node in function.node.decorator_list)
         return "" if varies or "vary_on_" in module.source else _part(function, ("request",), _CALLER)
-    if decoration.tail == "memoize" and _is_flask(module, decoration):
-        return _part(function, ("request",), _ASKED)
-    if decoration.tail == "cached" and _is_flask(module, decoration) and not function.parameters:
-        told = {keyword.arg for keyword in decoration.call.keywords} if decoration.call is not None else set()
-        return "" if told & _KEYED else _part(function, ("request",), _ASKED)
+    if decoration.name == "fastapi_cache.decorator.cache":
+        part = "" if keyed else _unseen(module, function)
+        return "" if part and has_a_key_builder(module) else part
+    if decoration.tail not in ("memoize", "cached") or not _is_flask(module, decoration):
+        return ""
+    is_view = any(is_route(node) for node in function.node.decorator_list)
+    asked = (
+        _part(function, ("request",), _ASKED)
+        if decoration.tail == "memoize" or not function.parameters
+        else ""
+    )
+    if asked and not keyed:
+        return asked
+    if keyed <= {"query_string"} and (decoration.tail == "memoize" or is_view):
+        return _user(module, function)
     return ""
+
+
+def _keyed(decoration: Decoration) -> set[str]:
+    """The options that may distinguish requests. A constant prefix does not."""
+    options = decoration.call.keywords if decoration.call is not None else []
+    return {
+        option.arg
+        for option in options
+        if option.arg in _KEYED
+        and not (option.arg == "key_prefix" and isinstance(option.value, ast.Constant))
+    }
+
+
+def _user(module: Module, function: Function) -> str:
+    """`current_user`, `g.user`, `session["account"]`, unless it is only logged."""
+    logged = {id(node) for call in function.calls if _SAYS.match(path(call.func)) for node in ast.walk(call)}
+    for node in ast.walk(function.node):
+        if id(node) in logged:
+            continue
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) if name in _NAMES_OF_USERS:
+                if _USERS.match(module.imports.get(name, "")) and name not in function.parameters:
+                    return name
+            case ast.Attribute(value=ast.Name(id="g"), attr=attr, ctx=ast.Load()) if attr in _OF_G:
+                if _is_of_flask(module, "g"):
+                    return f"g.{attr}"
+            case ast.Subscript(value=ast.Name(id="session"), ctx=ast.Load()):
+                if _is_of_flask(module, "session"):
+                    return "session"
+    return ""
+
+
+def _unseen(module: Module, function: Function) -> str:
+    """What an endpoint of FastAPI reads of a parameter that is the request."""
+    names = [one.arg for one in function.arguments if last(annotated(module, one.annotation)) == "Request"]
+    found = _part(function, tuple(names), _UNSEEN)
+    return found or _part(function, tuple(f"{name}.state" for name in names), _STATES)
 
 
 def _called(node: ast.expr) -> ast.expr:
@@ -51,8 +123,13 @@ def _is_flask(module: Module, decoration: Decoration) -> bool:
     owner = decoration.owner or decoration.name
     if owner.startswith("flask_cach"):
         return True
-    imported = module.imports.get("request", "").startswith("flask.")
-    return imported and is_cachy(last(path(receiver_of(decoration)))) and not decoration.function.is_async
+from stampede_guard.audit.caching.imported import built, follow
+from stampede_guard.audit.source.decorations import Decoration, decorations, receiver_of
+
+
+def _is_of_flask(module: Module, name: str) -> bool:
+    imported = module.imports.get(name, "")
+    return imported.startswith("flask.") or (not imported and "from flask import *" in module.source)
 
 
 def _part(function: Function, requests: tuple[str, ...], parts: frozenset[str]) -> str:

@@ -34,7 +34,7 @@ def check(module: Module) -> Iterator[Violation]:
             node=decoration.node,
             message=f"{decoration.tail} has no key for {part}, which {decoration.function.name}() reads: callers with "
             "another one get this response",
-            confidence="high",
+            confidence="medium" if decoration.name.startswith("fastapi_cache") else "high",
             function=decoration.function.name,
         )
 
@@ -45,7 +45,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _may_apply(text: Text) -> bool:
     return text.traces.may_fill or text.has_any(
-        (b"get_or_set", b"memoize", b".cached(", b"cache_page", _DICTS)
+        (b"get_or_set", b"memoize", b".cached(", b"cache_page", b"fastapi_cache", _DICTS)
     )
 
 
@@ -63,7 +63,8 @@ RULE = Rule(
             "A value is computed from a parameter, a part of the request or the caller's identity, and stored "
             "under a key "
             "that does not contain it. For decorators: `memoize` and `cached` of Flask-Caching on a view that reads "
-            "`request.args` or the body, and Django's `cache_page` on a view that reads `request.user`."
+            "`request.args`, the body, `current_user`, `g.user` or the session, Django's `cache_page` on a view that "
+            "reads `request.user`, and fastapi-cache on an endpoint that reads the request's query, cookies or user."
         ),
         why=(
             "The first caller's value is served to everybody with the same key: the wrong page, the wrong language, or "
@@ -78,7 +79,8 @@ RULE = Rule(
             "The input does not change the value: all callers give the same one, or it follows from what is in the key."
         ),
         sure=(
-            "Medium for values filled by hand, high for decorators. What flows into the value and the key is followed "
+            "Medium for values filled by hand and for fastapi-cache, whose key builder another file may set, high for "
+            "other decorators. What flows into the value and the key is followed "
             "through the function. Handles (sessions, clients, functions), switches (`force`, `timeout`), inputs "
             "that a "
             "found value is compared with, and what describes an object whose id is in the key are left out. "

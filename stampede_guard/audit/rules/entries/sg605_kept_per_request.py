@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from stampede_guard.audit.caching.imported import built, follow
+from stampede_guard.audit.caching.entries.views import has_a_key_builder
 from stampede_guard.audit.caching.reexported import HINTS, library_decorations
 from stampede_guard.audit.prefilter import Hint
 from stampede_guard.audit.rule import Documentation, Rule, Violation
@@ -36,8 +36,6 @@ _GIVEN: Hint = (
     ),
     b"Depends(",
 )
-# Where programs set up fastapi-cache.
-_MAINS = ("main", "app.main", "src.main", "app", "server")
 
 
 def check(module: Module) -> Iterator[Violation]:
@@ -63,7 +61,7 @@ def _with_their_text(module: Module) -> Iterator[Violation]:
             if decoration.tail not in ("cached", "cache", "cached_stampede") or _has_its_own_key(decoration):
                 continue
             name = _in_its_text(module, decoration.function, requests=library == "aiocache")
-            if not name or (library == "fastapi_cache" and _has_a_key_builder(module)):
+            if not name or (library == "fastapi_cache" and has_a_key_builder(module)):
                 continue
             yield Violation(
                 node=decoration.node,
@@ -102,13 +100,6 @@ def _is_injected(function: Function, argument: ast.arg) -> bool:
         one is argument and isinstance(value, ast.Call) and last(path(value.func)) == "Depends"
         for one, value in pairs
     )
-
-
-def _has_a_key_builder(module: Module) -> bool:
-    """Whether the program names one for all of fastapi-cache's decorators, here or in its main file."""
-    places = [place for name in _MAINS if (place := follow(module, module.path, name)) is not None]
-    others = [other.source for place in places if (other := built(place)) is not None]
-    return any(re.search(r"\.init\([^)]*key_builder", said, re.DOTALL) for said in (module.source, *others))
 
 
 def _is_of_one_request(module: Module, argument: ast.arg) -> bool:
