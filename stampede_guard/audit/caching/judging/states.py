@@ -44,7 +44,9 @@ def is_put_down(module: Module, function: Function, read: Access, taken: Access)
     here or in another function of the file.
     """
     mine = skeleton(function, read.key[0])
-    if not _is_raised(taken) or sum(letter.isalpha() for letter in mine) < _TELLING:
+    if sum(letter.isalpha() for letter in mine) < _TELLING:
+        return False
+    if not _is_raised(taken) and not _refuses(function, read, taken):
         return False
     between = position(read.call), position(taken.call)
     if any(
@@ -60,6 +62,20 @@ def is_put_down(module: Module, function: Function, read: Access, taken: Access)
             if call.args and _lifts(call) and skeleton(other, call.args[0]) == mine:
                 return True
     return False
+
+
+def _refuses(function: Function, read: Access, taken: Access) -> bool:
+    """`if redis.exists(key): raise Busy`: the presence counts, whatever value is set."""
+    if read.what != "exists" or taken.value is None or calls_work(taken.value):
+        return False
+    return any(
+        isinstance(test, ast.If)
+        and inside(read.call, test.test)
+        and not _says_unset(test.test)
+        and not test.orelse
+        and _ends_without_a_value(test.body[-1])
+        for test in function.tests
+    )
 
 
 def _is_raised(taken: Access) -> bool:
