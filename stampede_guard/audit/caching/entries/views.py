@@ -123,8 +123,8 @@ def _is_flask(module: Module, decoration: Decoration) -> bool:
     owner = decoration.owner or decoration.name
     if owner.startswith("flask_cach"):
         return True
-from stampede_guard.audit.caching.imported import built, follow
-from stampede_guard.audit.source.decorations import Decoration, decorations, receiver_of
+    imported = _is_of_flask(module, "request") or _is_of_flask(module, "g")
+    return imported and is_cachy(last(path(receiver_of(decoration)))) and not decoration.function.is_async
 
 
 def _is_of_flask(module: Module, name: str) -> bool:
