@@ -14,11 +14,15 @@ from stampede_guard.audit.caching.fills import Fill, all_fills
 from stampede_guard.audit.caching.flow import Flow
 from stampede_guard.audit.caching.receivers import kind
 from stampede_guard.audit.caching.tables import TABLE
-from stampede_guard.audit.source.model import Function, Module, position
+from stampede_guard.audit.source.model import Function, Module, inside, position
 from stampede_guard.audit.source.words import is_cachy, is_locky, last, path, text_of, words
 
 # Where a dict of the process may be a cache.
 _STORES = re.compile(r"(?:cache|CACHE|Cache|memo)\w*\[[^\n]*\] *= ")
+
+OR_RUNS = re.compile(
+    r"\b(?:\w+_)?(?:cache|cached|memo)_or_(?:run|call|compute|calculate|fetch|load|create|execute|query|build)\w*\("
+)
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ def _of_fill(module: Module, fill: Fill) -> CachedEntry | None:
 
 def _computed_in_one_call(module: Module) -> Iterator[CachedEntry]:
     """`cache.get_or_set(key, lambda: prices(day))`."""
+    yield from _handed_to_a_helper(module)
     if "get_or_set" not in module.source:
         return
     for call in module.calls_of("get_or_set", "aget_or_set"):
@@ -117,6 +122,30 @@ def _computed_in_one_call(module: Module) -> Iterator[CachedEntry]:
         if last(path(call.func)) != function.name and kind(module, call.func.value, function) == "cache":
             others = [keyword.value for keyword in call.keywords]
             yield CachedEntry(function, call, call, (call.args[0], call.func.value, *others), call.args[1])
+
+
+def _handed_to_a_helper(module: Module) -> Iterator[CachedEntry]:
+    """`get_cache_or_run(key, prices, day)`: a helper of the project calls the function with the arguments."""
+    for function in module.functions_with(OR_RUNS) if OR_RUNS.search(module.source) else ():
+        for call in function.calls:
+            name = last(path(call.func))
+            if not OR_RUNS.match(f"{name}(") or len(call.args) < 3 or name == function.name:
+                continue
+            key, runs = call.args[:2]
+            known = isinstance(runs, ast.Name) and runs.id not in function.parameters
+            if isinstance(key, ast.Name) and module.functions_named(key.id):
+                continue
+            if known and not any(isinstance(argument, ast.Starred) for argument in call.args):
+                value = ast.copy_location(ast.Tuple(elts=call.args[2:], ctx=ast.Load()), call)
+                yield CachedEntry(function, call, call, (key,), value, tests=tuple(_choices(function, key)))
+
+
+def _choices(function: Function, key: ast.expr) -> Iterator[ast.expr]:
+    """The tests that decide between two keys."""
+    for test in function.tests:
+        if isinstance(test, ast.If) and isinstance(key, ast.Name):
+            if any(key.id in names and inside(node, test) for node, names, _value in function.bindings):
+                yield test.test
 
 
 def _in_dicts(module: Module) -> Iterator[CachedEntry]:
