@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
+from stampede_guard.audit.caching.entries.shared import is_server
 from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.prefilter import Hint
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import decorations
-from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.programs import is_started_by_hand, runs_alone
 from stampede_guard.audit.source.routes import routes
 from stampede_guard.audit.source.words import path
@@ -18,8 +20,10 @@ _LRU = re.compile(r"^functools\.(?:lru_cache|cache)(?:\(\))?$")
 _ASKS = re.compile(
     r"\.objects\b|session\.(?:execute|query|scalars?|get)\b|\.query\.|requests\.(?:get|post)$|httpx\.(?:get|post)$"
 )
+_READS = frozenset("get hget hgetall mget get_many smembers lrange".split())
 _HINT: Hint = (b"lru_cache", re.compile(rb"@(?:functools\.)?cache\b(?!\.)"), b" cache as ")
-_ASKED: Hint = (b".objects", b"session.", b".query", b"requests.", b"httpx.", b".cache_clear")
+_SERVERS = (b"redis", b"Redis", b"REDIS", b"core.cache", b"flask_cach", b"memcache", b"valkey")
+_ASKED: Hint = (b".objects", b"session.", b".query", b"requests.", b"httpx.", b".cache_clear", *_SERVERS)
 
 
 def check(module: Module) -> Iterator[Violation]:
@@ -34,7 +38,8 @@ def check(module: Module) -> Iterator[Violation]:
             continue
         cleared = f"{function.name}.cache_clear" in module.source
         asks = any(_ASKS.search(path(call.func)) for call in function.calls)
-        if not ((asks or cleared) if routes(function.node) else (asks and not cleared)):
+        copies = any(_is_read(module, call, function) for call in function.calls)
+        if not ((asks or cleared) if routes(function.node) else (asks or copies) and not cleared):
             continue
         yield Violation(
             node=decoration.node,
@@ -43,6 +48,15 @@ def check(module: Module) -> Iterator[Violation]:
             function=function.name,
             cost=cost(function.node),
         )
+
+
+def _is_read(module: Module, call: ast.Call, function: Function) -> bool:
+    """`redis.get(key)`: other processes change that entry, and this one keeps what it was."""
+    return (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in _READS
+        and is_server(module, call.func.value, function)
+    )
 
 
 RULE = Rule(
@@ -56,8 +70,7 @@ RULE = Rule(
     documentation=Documentation(
         what=(
             "`functools.lru_cache` or `cache` decorates a function that queries a database or asks another "
-            "service, or a "
-            "route that does or whose entries are cleared."
+            "service, that reads a shared cache, or a route that does or whose entries are cleared."
         ),
         why=(
             "The entry has no lifetime, and `cache_clear()` reaches one process only. The other workers serve the old "
