@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from stampede_guard.audit.caching.imported import built, follow
 from stampede_guard.audit.source.model import Function, Module
@@ -27,7 +29,22 @@ class PartialDeletion:
     unknown: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Memoized:
+    """What is to be known of a memoized function, without the tree of its file."""
+
+    names: tuple[str, ...]
+    defaulted: tuple[str, ...]
+    known: frozenset[str]
+    takes_more: bool
+    # What the calls in its own file pass.
+    passed: frozenset[str]
+
+
 def partial_deletions(module: Module) -> Iterator[PartialDeletion]:
+    if "delete_memoized" not in module.source:
+        return
+    known: dict[str, _Memoized | None] = {}
     for call in module.calls_of("delete_memoized"):
         function = module.owners.get(call)
         if function is None or len(call.args) + len(call.keywords) < 2:
@@ -37,47 +54,79 @@ def partial_deletions(module: Module) -> Iterator[PartialDeletion]:
         ):
             continue
         target = path(call.args[0]) if call.args else ""
-        known: dict[str, tuple[Module, Function] | None] = module.memo.setdefault("memoized", {})
         if target not in known:
             known[target] = _definition(module, target) if target and "()" not in target else None
         found = known[target]
         if found is None:
             continue
-        home, memoized = found
-        left, unknown = _uncovered(call, memoized)
-        told = _passed(memoized, module, home)
-        left = tuple(name for name in left if name in told)
-        unknown = tuple(name for name in unknown if name not in told)
+        given = {*found.names[: len(call.args) - 1], *(keyword.arg or "" for keyword in call.keywords)}
+        told = found.passed | _passed(module, last(target), found.names)
+        left = tuple(name for name in found.defaulted if name not in given and name in told)
+        unknown = tuple(sorted(given - found.known - told)) if found.takes_more else ()
         if left or unknown:
             yield PartialDeletion(function, call, target, left, unknown)
 
 
-def _definition(module: Module, target: str) -> tuple[Module, Function] | None:
+def _definition(module: Module, target: str) -> _Memoized | None:
     """The memoized function, in this file or in one that it imports, also by a starred import."""
     owner, _, name = target.rpartition(".")
-    first = owner.partition(".")[0] or name
     if "." in owner or (owner and not owner[:1].isupper()):
         return None
-    for other in _files(module, first, f"def {name}("):
-        found = [
-            one
-            for one in other.functions
-            if one.name == name
-            and (one.cls.name if one.cls is not None else "") == owner
-            and any(last(path(node)) == "memoize" for node in one.node.decorator_list)
-        ]
-        if found:
-            return (other, found[0]) if len(found) == 1 else None
+    own = _memoized(module, owner, name)
+    if own is not None:
+        return own
+    for place in _places(module, owner.partition(".")[0] or name, f"def {name}("):
+        found = _memoized_in(place, os.stat(place).st_mtime_ns, owner, name)
+        if found is not None:
+            return found
     return None
 
 
-def _files(module: Module, name: str, defines: str) -> Iterator[Module]:
-    """This file, and those that may define a name of it. Only files with this text are parsed."""
-    yield module
+@lru_cache(maxsize=512)
+def _memoized_in(place: str, _changed: int, owner: str, name: str) -> _Memoized | None:
+    module = built(place)
+    return _memoized(module, owner, name) if module is not None else None
+
+
+def _memoized(module: Module, owner: str, name: str) -> _Memoized | None:
+    found = [
+        one
+        for one in module.functions_named(name)
+        if (one.cls.name if one.cls is not None else "") == owner
+        and any(last(path(node)) == "memoize" for node in one.node.decorator_list)
+    ]
+    if len(found) != 1:
+        return None
+    spec = found[0].node.args
+    names = [argument.arg for argument in (*spec.posonlyargs, *spec.args)]
+    defaulted = [*names[len(names) - len(spec.defaults) :]] if spec.defaults else []
+    defaulted += [
+        one.arg for one, value in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if value is not None
+    ]
+    return _Memoized(
+        tuple(names),
+        tuple(defaulted),
+        frozenset((*names, *(one.arg for one in spec.kwonlyargs))),
+        spec.kwarg is not None,
+        frozenset(_passed(module, name, tuple(names))),
+    )
+
+
+def _passed(module: Module, name: str, names: tuple[str, ...]) -> set[str]:
+    """What the calls in a file pass: `board.feed(sort=sort, page=page)`."""
+    plain = [one for one in names if one not in ("self", "cls")]
+    found: set[str] = set()
+    for call in module.calls_of(name):
+        found |= {keyword.arg for keyword in call.keywords if keyword.arg}
+        found |= {*plain[: len(call.args)]}
+    return found
+
+
+def _places(module: Module, name: str, defines: str) -> Iterator[str]:
+    """The files that may define a name of this one: those with this text are parsed."""
     stated, _, _own = module.imports.get(name, "").rpartition(".")
     starred = [] if stated else _STARRED.findall(module.source)
     todo = [(module.path, dotted) for dotted in ([stated] if stated else starred)]
-    read: dict[str, str] = module.memo.setdefault("starred", {})
     seen: set[str] = set()
     while todo and len(seen) < _FILES:
         of, dotted = todo.pop(0)
@@ -85,43 +134,16 @@ def _files(module: Module, name: str, defines: str) -> Iterator[Module]:
         if place is None or place in seen:
             continue
         seen.add(place)
-        if place not in read:
-            read[place] = _text(place)
-        if defines in read[place] and "memoize" in read[place] and (other := built(place)) is not None:
-            yield other
-        todo += [(place, inner) for inner in _STARRED.findall(read[place])]
+        text = _text(place, os.stat(place).st_mtime_ns)
+        if defines in text and "memoize" in text:
+            yield place
+        todo += [(place, inner) for inner in _STARRED.findall(text)]
 
 
-def _text(place: str) -> str:
+@lru_cache(maxsize=64)
+def _text(place: str, _changed: int) -> str:
     try:
         with open(place, encoding="utf-8", errors="replace") as file:
             return file.read(_LARGEST)
     except OSError:
         return ""
-
-
-def _uncovered(call: ast.Call, memoized: Function) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The parameters with defaults that the deletion does not name, and its keywords that are no parameters."""
-    spec = memoized.node.args
-    names = [argument.arg for argument in (*spec.posonlyargs, *spec.args)]
-    given = {*names[: len(call.args) - 1], *(keyword.arg or "" for keyword in call.keywords)}
-    defaulted = [*names[len(names) - len(spec.defaults) :]] if spec.defaults else []
-    defaulted += [
-        one.arg for one, value in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if value is not None
-    ]
-    known = {*names, *(one.arg for one in spec.kwonlyargs)}
-    return (
-        tuple(name for name in defaulted if name not in given),
-        tuple(sorted(given - known)) if spec.kwarg is not None else (),
-    )
-
-
-def _passed(memoized: Function, *files: Module) -> set[str]:
-    """What the calls in these files pass: `board.feed(sort=sort, page=page)`."""
-    names = [argument.arg for argument in memoized.node.args.args if argument.arg not in ("self", "cls")]
-    found: set[str] = set()
-    for module in files:
-        for call in module.calls_of(memoized.name):
-            found |= {keyword.arg for keyword in call.keywords if keyword.arg}
-            found |= {*names[: len(call.args)]}
-    return found

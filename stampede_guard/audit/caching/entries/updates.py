@@ -12,7 +12,7 @@ from stampede_guard.audit.caching.accesses import Access
 from stampede_guard.audit.caching.fills import accesses_of
 from stampede_guard.audit.caching.keys import same_key
 from stampede_guard.audit.caching.locks import claims, locks_of
-from stampede_guard.audit.source.model import Function, Module, inside, position
+from stampede_guard.audit.source.model import Function, Module, argument, inside, position
 from stampede_guard.audit.source.words import names_in, path
 
 _READS = frozenset("get aget hget".split())
@@ -51,7 +51,16 @@ def _method(access: Access) -> str:
 
 
 def _is_same_entry(function: Function, read: Access, write: Access) -> bool:
-    return read.receiver == write.receiver and same_key(function, read.key, write.key)
+    if read.receiver != write.receiver or not same_key(function, read.key, write.key):
+        return False
+    return _version(read.call) == _version(write.call)
+
+
+def _version(call: ast.expr) -> str:
+    """Django's caches have one entry for each version of a key."""
+    return (
+        ast.dump(version) if isinstance(call, ast.Call) and (version := argument(call, 99, "version")) else ""
+    )
 
 
 def _is_one_step(module: Module, function: Function) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stampede_guard.audit.caching.entries.missing import OR_RUNS, entries, missing
+from stampede_guard.audit.caching.entries.missing import entries, missing
 from stampede_guard.audit.caching.entries.views import unkeyed_requests
 from stampede_guard.audit.caching.fills import owned_name, what_is_cached
 from stampede_guard.audit.prefilter import STORES, Text
@@ -14,7 +14,7 @@ from stampede_guard.audit.source.model import Module
 
 _DICTS = re.compile(rb"(?:ache|ACHE|memo)\w*\[[^\n]*\] *= ")
 
-_OR_RUNS = re.compile(OR_RUNS.pattern.encode())
+_OR_RUNS = (b"cache_or_", b"cached_or_", b"memo_or_")
 
 
 def check(module: Module) -> Iterator[Violation]:
@@ -47,7 +47,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _may_apply(text: Text) -> bool:
     return text.traces.may_fill or text.has_any(
-        (b"get_or_set", b"memoize", b".cached(", b"cache_page", b"fastapi_cache", _DICTS, _OR_RUNS)
+        (b"get_or_set", b"memoize", b".cached(", b"cache_page", b"fastapi_cache", _DICTS, *_OR_RUNS)
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.caching.entries.commits import too_early
 from stampede_guard.audit.caching.fills import owned_name
-from stampede_guard.audit.prefilter import STORES, Hint
+from stampede_guard.audit.prefilter import STORES, Hint, Text
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
 from stampede_guard.audit.source.programs import runs_alone
@@ -26,10 +26,31 @@ _COMMITS: Hint = (
     b"m2m_changed",
     b"BEFORE_",
     re.compile(rb"super\(\w+, *self\)\.(?:save|delete)"),
-    # Where another function may commit.
-    re.compile(rb"(?:session|\bdb)\.(?:add|add_all|merge|delete)\("),
-    re.compile(rb"\.(?:save|delete)\(\)|\.objects\.|post_(?:save|delete)"),
 )
+# Where another function may commit: many files write rows, few of them delete entries.
+_WRITES: Hint = (
+    *(
+        b"session.add",
+        b"session.merge",
+        b"session.delete",
+        b"session.bulk",
+        b"db.add",
+        b"db.merge",
+        b"db.delete",
+    ),
+    *(b".save(", b".delete()", b".objects.", b"post_save", b"post_delete"),
+)
+_DELETES_ENTRIES: Hint = (
+    re.compile(rb"\.(?:a?delete(?:_many)?|unlink|delete_pattern|invalidate)[\s\\]*\((?!\))"),
+    re.compile(rb"\.clear[\s\\]*\("),
+    re.compile(rb"\b%b\w*(?:[cC]ache|[mM]emo|[rR]edis)\w*[\s\\]*\(" % _WORDS.encode()),
+)
+# Classes of the project for a cache have methods of any name.
+_OWN: Hint = (b"Cache(", b"Cache |", b"Cache]", b": Cache", b"Cache,", b"Cache)", b"cache(")
+
+
+def _may_apply(text: Text) -> bool:
+    return text.has_any(_COMMITS) or text.has_any(_DELETES_ENTRIES) or text.has_any(_OWN)
 
 
 def check(module: Module) -> Iterator[Violation]:
@@ -52,7 +73,8 @@ RULE = Rule(
     summary="a cache entry is deleted before the change is committed: a reader in between stores the old value again",
     confidence="medium",
     scope="fleet",
-    hints=(STORES, _COMMITS),
+    hints=(STORES, (*_COMMITS, *_WRITES)),
+    near=_may_apply,
     check=check,
     documentation=Documentation(
         what=(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.entries.salted import salted
@@ -29,7 +28,18 @@ RULE = Rule(
     confidence="high",
     scope="fleet",
     hints=(
-        (re.compile(rb"(?<![\w.])hash\("),),
+        (
+            b" hash(",
+            b"(hash(",
+            b"{hash(",
+            b"=hash(",
+            b",hash(",
+            b"[hash(",
+            b"-hash(",
+            b"\thash(",
+            b"%hash(",
+            b"+hash(",
+        ),
         (*STORES, b"advisory_lock", b"ADVISORY_LOCK", b"advisory_xact_lock"),
     ),
     check=check,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.fills import owned_name
@@ -41,7 +40,7 @@ RULE = Rule(
                 b"GET_LOCK",
                 b"except",
             ),
-            re.compile(rb"try_advisory", re.IGNORECASE),
+            *(b"try_advisory", b"TRY_ADVISORY"),
         ),
     ),
     check=check,

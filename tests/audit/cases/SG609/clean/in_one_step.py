@@ -59,3 +59,9 @@ def another_number(key, seconds):
     count = cache.get(key, 0)
     cache.set(key, seconds + 1, 60)
     return count
+
+
+def to_another_version(key, version):
+    found = cache.get(key, version=version)
+    if found is not None:
+        cache.set(key, found, version=version + 1)
