@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from stampede_guard.audit.caching.fills import Fill, all_fills
 from stampede_guard.audit.caching.judging.cost import cost
+from stampede_guard.audit.caching.traces import Traces
 from stampede_guard.audit.source.branches import leaves
 from stampede_guard.audit.source.model import Function, Module, argument, inside, position
 from stampede_guard.audit.source.words import last, names_in, path
@@ -75,6 +76,8 @@ def returned(function: Function) -> StandIn | None:
 
 def stored(module: Module) -> Iterator[tuple[Fill, StandIn]]:
     """The fills that store such a value, and would find it again."""
+    if not Traces(module.source.encode()).may_fill:
+        return  # only a decorator brought us here: the bodies need not be walked
     for fill in all_fills(module):
         call = fill.write.call
         if not isinstance(call, ast.Call) or fill.write.helper or _is_short(call):

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.caching.entries.salted import salted
 from stampede_guard.audit.caching.fills import owned_name
-from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
 
@@ -40,7 +39,47 @@ RULE = Rule(
             b"%hash(",
             b"+hash(",
         ),
-        (*STORES, b"advisory_lock", b"ADVISORY_LOCK", b"advisory_xact_lock"),
+        (
+            *(
+                b"redis",
+                b"Redis",
+                b"REDIS",
+                b"valkey",
+                b"Valkey",
+                b"memcache",
+                b"Memcache",
+                b"core.cache",
+                b"flask_cach",
+            ),
+            *(
+                b"diskcache",
+                b"dragonfly",
+                b"keydb",
+                b"rds",
+                b"rdb",
+                b"rcli",
+                b"mc.",
+                b"mc_",
+                b"_mc",
+                b"setex(",
+                b"setnx(",
+            ),
+            *(
+                b"hget(",
+                b"hset",
+                b"sadd(",
+                b"zadd(",
+                b"push(",
+                b"mget(",
+                b"incrby(",
+                b"pexpire(",
+                b"ex=",
+                b"px=",
+                b"nx=",
+                b"exat=",
+            ),
+            *(b"advisory_", b"ADVISORY_"),
+        ),
     ),
     check=check,
     documentation=Documentation(

@@ -26,6 +26,35 @@ _DECORATES: Hint = (
     b" cache as ",
     b" cached as ",
 )
+# The words of exceptions that another attempt may not raise.
+_PASSING: Hint = (
+    *(
+        b"Exception",
+        b"except:",
+        b"Timeout",
+        b"ConnectError",
+        b"ConnectionError",
+        b"RequestError",
+        b"HTTPError",
+    ),
+    *(
+        b"HTTPStatusError",
+        b"URLError",
+        b"SSLError",
+        b"TransportError",
+        b"ClientError",
+        b"ClientResponseError",
+    ),
+    *(
+        b"BotoCoreError",
+        b"OperationalError",
+        b"DatabaseError",
+        b"DBAPIError",
+        b"SQLAlchemyError",
+        b"InterfaceError",
+    ),
+    *(b"RateLimitError", b"OpenAIError", b"RpcError", b"Unavailable"),
+)
 _LET_THROUGH = frozenset("response_filter unless skip_cache_func condition cache_filter".split())
 
 
@@ -66,7 +95,7 @@ RULE = Rule(
     summary="an empty or default value that stands in for a failure is stored as if it were the answer",
     confidence="medium",
     scope="fleet",
-    hints=((*STORES, b"memoize"), (b"except",)),
+    hints=((*STORES, b"memoize"), (b"except",), _PASSING),
     near=lambda text: text.traces.may_fill or text.has_any(_DECORATES),
     check=check,
     documentation=Documentation(
