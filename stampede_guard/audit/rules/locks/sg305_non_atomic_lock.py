@@ -181,8 +181,8 @@ RULE = Rule(
         sure="Medium: the name of the key or function contains lock, running, busy or the like, the "
         "same function deletes the flag after its work, another function of the file deletes it, or a constant is "
         "set without another question after `if flag: return`, under `if not flag:` or in its `else:`. After EXISTS, "
-        "the value may be any. Information if the flag only guards one UPDATE. A flag that is set after the work spares work like a cache entry, unless "
-        "its name says lock: a warning if that is much work, see SG201.",
+        "the value may be any. Information if the flag only guards one UPDATE. A flag that is set after the work "
+        "spares work like a cache entry, unless its name says lock: a warning if that is much work, see SG201.",
         fix="Unsafe: for a Redis client, `if redis.get(key): return` and the set with a TTL right after "
         "it become `if not redis.set(key, 1, ex=60, nx=True): return`. The same applies if the set is "
         "the first statement under `if not redis.get(key):`. A falsy value counted as free before, "
