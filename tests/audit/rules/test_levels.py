@@ -305,7 +305,7 @@ def test_a_flag_that_spares_one_update_or_is_set_after_the_work_is_information(
     ("made", "wanted"),
     [
         ("await service.prices()", "warning"),
-        ("await db.get(Price, 1)", "information"),
+        ("session.query(Price).first()", "information"),
     ],
 )
 def test_an_endpoint_under_fastapi_cache_is_a_warning_unless_it_is_seen_to_cost_little(
@@ -317,7 +317,7 @@ def test_an_endpoint_under_fastapi_cache_is_a_warning_unless_it_is_seen_to_cost_
 
     @router.get("/prices")
     @cache(expire=60)
-    async def prices(db: Session):
+    async def prices():
         return {made}
     """
     (finding,) = audit_source("shop/prices.py", dedent(text).encode()).findings
