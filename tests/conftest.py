@@ -30,6 +30,7 @@ from tests.support.alone import Machine
 from tests.support.computing import FEWEST, fills, give_way
 from tests.support.fixtures import guards_on
 from tests.support.heap import Heap, collect
+from tests.support.loglevels import as_before
 from tests.support.order import dealt, long_first
 from tests.support.preloaded import Preloaded
 from tests.support.sendable import report_sendable
@@ -165,6 +166,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         if machine is not None:
             around.enter_context(machine.taken(alone=mark is not None))
         around.enter_context(without_children(item.nodeid))
+        around.enter_context(as_before())
         novelty = item.config.stash.get(_NOVELTY, None)
         around.enter_context(novelty.measured(item.nodeid) if novelty is not None else measured())
         return (yield)

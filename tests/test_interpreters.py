@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -38,8 +39,15 @@ def test_pytest_runs_the_tenth_and_nothing_that_must_be_alone(tmp_path: Path) ->
     )
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "tests.support.tenth"]
     command += ["-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path)]
+    clean = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     told = subprocess.run(
-        [*command, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
+        [*command, str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env=clean,
     )
     shown = [line for line in told.stdout.splitlines() if "::" in line]
     assert shown == [nodeid for number in range(200) if chosen(nodeid := f"test_many.py::test_one[{number}]")]
