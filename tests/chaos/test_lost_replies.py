@@ -18,6 +18,12 @@ SCRIPTS = range(1, 6)
 """Read, acquire, a renewal or the publication, and one or two that come of the loss itself."""
 
 
+@pytest.fixture(autouse=True)
+def patient_after_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has waited a whole deadline asks once more, for a moment only. A busy machine needs a longer one."""
+    monkeypatch.setattr("stampede_guard.core.caller.LATE_SECONDS", 10.0)
+
+
 def port_of(url: str) -> int:
     return urlsplit(url).port or 6379
 
