@@ -31,7 +31,7 @@ class PartialDeletion:
 
 @dataclass(frozen=True)
 class _Memoized:
-    """What is to be known of a memoized function, without the tree of its file."""
+    """The facts about a memoized function that its callers need, without the syntax tree of its file."""
 
     names: tuple[str, ...]
     defaulted: tuple[str, ...]

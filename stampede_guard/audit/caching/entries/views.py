@@ -23,7 +23,7 @@ _CALLER = frozenset(("user", "session"))
 _VARIES = ("vary_on_cookie", "vary_on_headers")
 
 
-# Who asks, in Flask: no decorator has it in its key.
+# Objects of Flask that name the user of a request. No decorator has them in its key.
 _USERS = re.compile(r"^(?:flask_login|flask_security|flask_user|flask_principal|flask_jwt\w*)\.")
 _NAMES_OF_USERS = frozenset("current_user get_jwt_identity current_identity".split())
 _OF_G = frozenset("user current_user tenant account identity organization organisation team".split())

@@ -1,1 +1,1 @@
-"""Locks as objects of a library: who makes them, and who reads whether they were taken."""
+"""Lock objects of libraries: how a program makes them, and whether it reads that they were taken."""
