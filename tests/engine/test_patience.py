@@ -23,15 +23,18 @@ def _passengers() -> Passengers:
     return Passengers(plan, asyncio.get_running_loop())
 
 
-def _joined(passengers: Passengers, seconds: float) -> Passenger:
-    until = asyncio.get_running_loop().time() + seconds
-    return passengers.join(_nothing, (), until=until, bound=False, stale=None)
+def _joined(passengers: Passengers, seconds: float, since: float | None = None) -> Passenger:
+    """`since`: from when the seconds count, in loop time. Without it they count from now."""
+    start = asyncio.get_running_loop().time() if since is None else since
+    return passengers.join(_nothing, (), until=start + seconds, bound=False, stale=None)
 
 
 async def test_passengers_lose_patience_in_the_order_of_their_times_and_those_that_left_do_not() -> None:
     passengers = _passengers()
     times = {"last": 0.03, "gone": 0.01, "never": NEVER, "first": 0.01, "second": 0.02}
-    joined = {name: _joined(passengers, seconds) for name, seconds in times.items()}
+    # One start for all. If each counted from its own, a pause between two of them would change their order.
+    now = asyncio.get_running_loop().time()
+    joined = {name: _joined(passengers, seconds, now) for name, seconds in times.items()}
     waiting = {name: passenger.future for name, passenger in joined.items()}
     order: list[str] = []
     for name, future in waiting.items():
