@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["LONGEST", "MASK", "beginning", "is_secret_name", "mask", "mask_all"]
+__all__ = ["KNOWN_TOKEN", "LONGEST", "MASK", "beginning", "is_secret_name", "mask", "mask_all"]
 
 MASK = "***"
 LONGEST = 16 * 1024
@@ -56,7 +56,7 @@ _ALONE = re.compile(
     re.IGNORECASE,
 )
 """One word after a colon, at the end of the clause."""
-_KNOWN = re.compile(
+KNOWN_TOKEN = re.compile(
     r"\beyJ[\w\-]{8,}\.[\w\-]+\.?[\w\-]*|\b(?:sk|pk|rk)[_\-][\w\-]{16,}|\bgh[opsru]_\w{20,}|\bgithub_pat_\w{20,}"
     r"|\bglpat-[\w\-]{16,}|\bxox[a-z]-[\w\-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[\w\-]{30,}"
 )
@@ -78,7 +78,7 @@ def mask(text: str) -> str:
     text = _QUERY.sub("?" + MASK, text)
     text = _BARE_USER.sub(f"//{MASK}@", text)
     text = _ENCODED_QUERY.sub("%3F" + MASK, text)
-    text = _KNOWN.sub(MASK, text)
+    text = KNOWN_TOKEN.sub(MASK, text)
     text = _HEADER.sub(rf"\1\2{MASK}", text)
     text = _FIELD.sub(rf"\1'{MASK}'", text)
     text = _ASSIGNED.sub(rf"\1\2{MASK}", text)

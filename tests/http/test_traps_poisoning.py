@@ -155,6 +155,21 @@ async def test_where_a_server_tells_only_the_decoded_path_a_question_mark_in_it_
         assert app.calls == 3
 
 
+@pytest.mark.parametrize("cut", [True, False], ids=["cut off", "in the path"])
+async def test_what_is_mounted_twice_has_entries_of_its_own_where_a_server_tells_only_the_decoded_path(
+    cut: bool,
+) -> None:
+    app = echoing()
+    async with Fleet(app) as fleet:
+        for root in ("/one", "/two", "/on", ""):
+            path = "/e/7" if cut else f"{root}/e/7"
+            scope = scope_of("GET", "/", []) | {"path": path, "root_path": root}
+            del scope["raw_path"]
+            for _ in range(2):
+                assert (await sent(fleet, scope))[1] == f"{path} ".encode()
+        assert app.calls == 4
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

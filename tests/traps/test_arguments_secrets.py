@@ -95,6 +95,39 @@ def test_bytes_are_read_like_the_text_that_they_are(text: str, kind: type) -> No
         assert plain.hex() in KeyBuilder(anything).build((plain,), {})
 
 
+KNOWN_TOKENS = [
+    "eyJhbGciOiJI.eyJzdWIi.c2ln", "sk_live_4eC39HqLyjWDarjt", "sk-proj-abc123abc123abc1", "AKIAIOSFODNN7EXAMPLE",
+    "ghp_abcdefghijklmnopqrst", "github_pat_abcdefghijklmnopqrst", "glpat-abcdefghijklmnop", "xoxb-1234567890",
+    "AIzaabcdefghijklmnopqrstuvwxyz0123456",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("token", KNOWN_TOKENS)
+def test_a_token_that_is_known_by_its_form_is_hashed(token: str) -> None:
+    build = KeyBuilder(anything).build
+    for value in (
+        token,
+        [token],
+        {"at": token},
+        {token: 1},
+        f"the {token}",
+        token.encode(),
+        ("model", token),
+    ):
+        key = build((value,), {})
+        assert token not in key and token.encode().hex() not in key and "~" in key
+        assert key == build((value,), {})
+    assert build((token,), {}) != build((f"{token}x",), {})
+    assert token not in KeyBuilder(anything, key=lambda value: f"of {value}").build((token,), {})
+
+
+@pytest.mark.parametrize(
+    "text", ["sk-SK", "sk_SK", "pk-7", "xoxo", "github_stars", "ghost", "AKIA", "task-force-of-twenty-eight"]
+)
+def test_a_text_that_only_begins_like_a_token_is_readable(text: str) -> None:
+    assert f"'{text}'" in KeyBuilder(anything).build((text,), {})
+
+
 WITH_USERINFO = [
     "redis://user:{}@host", "postgresql://u:{}@h/db", "https://{}@host", "//{}@host", "u:{}@proxy:8080",
     "redis://:{}@h", "amqp://u:{}/odd?marks#in@h", "https%3A%2F%2Fu%3A{}%40h", "https%3a//{}%2540h", "http://{}@h",

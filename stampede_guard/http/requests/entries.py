@@ -70,7 +70,7 @@ def target_of(scope: Scope, fields: Fields) -> Target | None:
         server = scope.get("server") or ("", None)
         host = f"{server[0]}:{server[1]}"
     told = str(scope.get("path", "/"))
-    path = (scope.get("raw_path") or b"").partition(b"?")[0] or _quoted(told)
+    path = (scope.get("raw_path") or b"").partition(b"?")[0] or _quoted(_under_its_root(told, scope))
     if path[:1] != b"/":
         return None
     query = scope.get("query_string") or b""
@@ -89,6 +89,14 @@ def _host(line: bytes) -> str | None:
 
 
 _known_host = functools.lru_cache(maxsize=256)(_host)
+
+
+def _under_its_root(path: str, scope: Scope) -> str:
+    """In ASGI, `path` begins with `root_path`. Some dispatchers cut it off for what they mount. Then two mounted
+    applications of one guard have the same paths.
+    """
+    root = str(scope.get("root_path") or "").rstrip("/")
+    return path if path == root or path.startswith(f"{root}/") else f"{root}{path}"
 
 
 def _quoted(path: str) -> bytes:

@@ -10,6 +10,8 @@ import functools
 import itertools
 import re
 
+from stampede_guard.values.masking import KNOWN_TOKEN
+
 __all__ = ["holds_sensitive_names", "is_sensitive", "names_a_user", "names_one_user"]
 
 _SECRETS = frozenset(
@@ -50,6 +52,8 @@ _LABEL = re.compile(
 )
 _BYTES = re.compile(r"byte(?:s|array)\(((?:[0-9a-f]{2})+)\)")
 """Bytes in the text of a part: they are written in hexadecimal, which anyone can read back."""
+_SHORTEST_TOKEN = 15
+"""Characters of the shortest text in which `KNOWN_TOKEN` finds one."""
 _CREDENTIAL = re.compile(r"(?:bearer|basic|token)\s", re.IGNORECASE).match
 # A URL's userinfo (RFC 3986, section 3.2.1) stands between these two marks, which may be percent-encoded.
 _BEFORE_USERINFO = re.compile(r"//|:|%(?:25)*(?:3A|2F)", re.IGNORECASE).search
@@ -87,7 +91,7 @@ def names_one_user(name: str) -> bool:
 def holds_sensitive_names(text: str) -> bool:
     """Whether a part's text has such names inside: fields of a record, keys of a dictionary, parameters of a URL.
 
-    Also whether it has the credentials of a URL.
+    Also whether it has the credentials of a URL, or a token that is known by its form.
     """
     if "byte" in text and (found := _BYTES.findall(text)):
         read = [bytes.fromhex(one).decode("latin-1") for one in found]
@@ -97,6 +101,8 @@ def holds_sensitive_names(text: str) -> bool:
     if " " in text and _CREDENTIAL(text) is not None:
         return True
     if _holds_userinfo(text):
+        return True
+    if len(text) >= _SHORTEST_TOKEN and KNOWN_TOKEN.search(text) is not None:
         return True
     if not ("=" in text or "':" in text or '":' in text or "tuple('" in text or '" :' in text):
         return False
