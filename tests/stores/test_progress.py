@@ -16,13 +16,13 @@ from tests.support.listener import PATIENCE
 from tests.support.proxy import FaultProxy
 from tests.support.sessions import LONG, Sessions, unavailable, warm
 
-DEADLINE = 1.0
+DEADLINE = 2.0
 SLOW = b"\x00\xff" * 1_000_000
 """On the line of these tests, two deadlines long."""
 
 
-def thin(proxy: FaultProxy) -> None:
-    proxy.bandwidth(piece=20_000, pause=0.02)
+def thin(proxy: FaultProxy, pause: float = 0.04) -> None:
+    proxy.bandwidth(piece=20_000, pause=pause)
 
 
 async def test_a_value_that_takes_several_deadlines_on_the_wire_is_stored_and_read(
@@ -132,7 +132,7 @@ async def test_an_answer_of_which_nothing_comes_is_late_after_one_deadline(
 async def test_a_value_that_takes_longer_than_the_lease_to_be_stored_is_computed_once(
     server: ValkeyServer, proxy: FaultProxy, namespace: str
 ) -> None:
-    thin(proxy)
+    thin(proxy, pause=0.02)
     gate = Gate()
 
     async def compute() -> bytes:

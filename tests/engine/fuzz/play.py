@@ -6,10 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
-import random
 import sys
-import uuid
-from random import Random
 from unittest import mock
 
 from stampede_guard.engine.modes.switches import Switches
@@ -18,6 +15,7 @@ from tests.engine.fuzz.case import Case
 from tests.engine.fuzz.drawing import drawn
 from tests.engine.fuzz.loops import Loops
 from tests.engine.fuzz.scenario import Fleet
+from tests.support.seeded import seeded
 
 __all__ = ["play"]
 
@@ -25,16 +23,13 @@ __all__ = ["play"]
 def play(case: Case | int) -> Fleet:
     """The fleet after it has ended. The laws are not judged here."""
     case = drawn(case) if isinstance(case, int) else case
-    loops, ids = Loops(case.loops, case.seed), Random(case.seed)
-    drawn_before = random.getstate()
-    random.seed(case.seed)
+    loops = Loops(case.loops, case.seed)
     unraisable: list[str] = []
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     with contextlib.ExitStack() as stack:
         stack.callback(logging.disable, disabled)
-        stack.callback(random.setstate, drawn_before)
-        stack.enter_context(mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))))
+        stack.enter_context(seeded(case.seed))
         stack.enter_context(
             mock.patch.object(sys, "unraisablehook", lambda told: unraisable.append(repr(told.exc_value)))
         )

@@ -6,17 +6,11 @@ The application notes each call, and the clients each answer. Nothing is judged 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import itertools
-import random
 import re
-import secrets
-import uuid
 from dataclasses import dataclass
-from random import Random
 from typing import Any
-from unittest import mock
 
 from stampede_guard import Policy
 from stampede_guard.http.spec.dates import format_date
@@ -24,6 +18,7 @@ from tests.http.asgi import scope_of
 from tests.http.fleet import Fleet
 from tests.http.fuzz.drawing import LANG, MINE, Ask, Case, Said, meaning, place_of
 from tests.leases.simulation.loop import VirtualLoop
+from tests.support.seeded import seeded
 
 __all__ = ["Call", "Site", "Visit", "play", "sent"]
 
@@ -263,16 +258,8 @@ async def _send(send: Any, status: int, fields: dict[str, str], body: bytes) -> 
 
 def play(case: Case) -> Site:
     """In virtual time, and the same for each seed."""
-    site, loop, ids = Site(case), VirtualLoop(), Random(case.seed)
-    before = random.getstate()
-    random.seed(case.seed)
-    with contextlib.ExitStack() as stack:
-        stack.callback(random.setstate, before)
-        for place, name, other in (
-            (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
-            (secrets, "token_hex", lambda count: ids.randbytes(count).hex()),
-        ):
-            stack.enter_context(mock.patch.object(place, name, other))
+    site, loop = Site(case), VirtualLoop()
+    with seeded(case.seed):
         try:
             asyncio.set_event_loop(loop)
             loop.run_until_complete(asyncio.wait_for(site.play(), LONGEST))

@@ -9,12 +9,8 @@ import asyncio
 import contextlib
 import gc
 import logging
-import random
-import secrets
 import sys
-import uuid
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any
 from unittest import mock
 
@@ -28,6 +24,7 @@ from tests.engine.fuzz.network import UnsteadyStore
 from tests.http.asgi import scope_of
 from tests.http.fuzz.crowd.drawing import MOST, Action, Answer, Case, drawn
 from tests.leases.simulation.loop import VirtualLoop
+from tests.support.seeded import seeded
 
 __all__ = ["Boom", "Call", "Crowd", "Visitor", "body_of", "play"]
 
@@ -362,20 +359,15 @@ async def _until_gone(receive: Any) -> None:
 def play(case: Case | int) -> Crowd:
     """The crowd after all have gone. The laws are not judged here."""
     case = drawn(case) if isinstance(case, int) else case
-    loop, ids = VirtualLoop(), Random(case.seed)
-    drawn_before, disabled = random.getstate(), logging.root.manager.disable
-    random.seed(case.seed)
+    loop, disabled = VirtualLoop(), logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     unraisable: list[str] = []
     with contextlib.ExitStack() as stack:
         stack.callback(logging.disable, disabled)
-        stack.callback(random.setstate, drawn_before)
-        for place, name, other in (
-            (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
-            (secrets, "token_hex", lambda count: ids.randbytes(count).hex()),
-            (sys, "unraisablehook", lambda told: unraisable.append(repr(told.exc_value))),
-        ):
-            stack.enter_context(mock.patch.object(place, name, other))
+        stack.enter_context(seeded(case.seed))
+        stack.enter_context(
+            mock.patch.object(sys, "unraisablehook", lambda told: unraisable.append(repr(told.exc_value)))
+        )
         crowd = Crowd(case, loop)
         loop.set_exception_handler(
             lambda _, context: crowd.journal.problems.append(f"the event loop reports {context}")

@@ -6,10 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
-import random
-import secrets
 import sys
-import uuid
 from dataclasses import dataclass, field
 from random import Random
 from types import SimpleNamespace
@@ -29,6 +26,7 @@ from tests.engine.fuzz.network import UnsteadyStore
 from tests.http.asgi import scope_of
 from tests.http.large.fuzz.drawing import MOST, PIECE, SMALL, Action, Answer, Case, drawn
 from tests.leases.simulation.loop import VirtualLoop
+from tests.support.seeded import seeded
 
 __all__ = ["Boom", "Call", "Fleet", "Visitor", "body_of", "play"]
 
@@ -318,17 +316,13 @@ class Fleet:
 def play(case: Case | int) -> Fleet:
     """The fleet after it has ended. The laws are not judged here."""
     case = drawn(case) if isinstance(case, int) else case
-    loop, ids = VirtualLoop(), Random(case.seed)
-    drawn_before, disabled = random.getstate(), logging.root.manager.disable
-    random.seed(case.seed)
+    loop, disabled = VirtualLoop(), logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     unraisable: list[str] = []
     with contextlib.ExitStack() as stack:
         stack.callback(logging.disable, disabled)
-        stack.callback(random.setstate, drawn_before)
+        stack.enter_context(seeded(case.seed))
         for place, name, other in (
-            (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
-            (secrets, "token_hex", lambda count: ids.randbytes(count).hex()),
             (bodies, "PIECE_BYTES", PIECE),
             (previous, "time", SimpleNamespace(monotonic=loop.time)),
             (sys, "unraisablehook", lambda told: unraisable.append(repr(told.exc_value))),
