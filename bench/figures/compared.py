@@ -44,7 +44,7 @@ def compared(peers: dict[str, Any], http: dict[str, Any]) -> str:
             "What happens when an entry expires? Computations, 8 processes x 50 callers",
             "cold", "computations", hishel=f"{max(expiries)} of 64" if expiries else "",
         ),
-        row("And to Redis? Commands", "cold", "commands"),
+        row("Redis commands then", "cold", "commands"),
         row("When is a killed holder replaced? Seconds", "killed", "takeover"),
         row("How many others fail with a cancelled caller?", "cancelled", "harmed"),
         *map(list, _STATED),

@@ -9,6 +9,7 @@ from typing import Any, Final
 import matplotlib
 from matplotlib import pyplot as plt
 
+from bench.herd.measure import AFTER_EXPIRY
 from bench.herd.modes import Mode
 from bench.herd.story import Story, Told
 
@@ -130,9 +131,14 @@ def save(picture: bytes, path: Path) -> None:
     path.write_bytes(picture)
 
 
+def _shown(told: Told) -> tuple[float, float]:
+    """From when to when. An expiry so late that what follows it is not seen is not counted, and is not shown either."""
+    return told.recording.ramped, told.recording.stopped - AFTER_EXPIRY
+
+
 def _latency(axis: Any, mode: Mode, told: Told, *, letters: float = 8) -> None:
-    begin = told.recording.ramped
-    shown = [request for request in told.recording.requests if request.start >= begin]
+    begin, end = _shown(told)
+    shown = [request for request in told.recording.requests if begin <= request.start <= end]
     axis.plot(
         [request.start - begin for request in shown], [max(0.001, request.seconds) for request in shown],
         ".", ms=2.5, alpha=0.5, color=COLOURS[mode], rasterized=True,
@@ -150,7 +156,7 @@ def _latency(axis: Any, mode: Mode, told: Told, *, letters: float = 8) -> None:
 
 
 def _database_cpu(axis: Any, mode: Mode, told: Told) -> None:
-    begin, end = told.recording.ramped, told.recording.stopped
+    begin, end = _shown(told)
     shown = [s for s in told.recording.cpu if begin <= s.time <= end and s.database is not None]
     times = [sample.time - begin for sample in shown]
     shares = [100 * (sample.database or 0.0) for sample in shown]

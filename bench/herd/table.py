@@ -10,12 +10,12 @@ from rich.table import Table
 
 from bench.herd.measure import Figures
 from bench.herd.modes import HAND_WRITTEN
-from bench.herd.story import Story
+from bench.herd.story import ABOUT, Story
 
 __all__ = ["FOOTNOTE", "figure_rows", "rows", "table_so_far", "terminal_table"]
 
 _MAIN: Final = ("queries per expiry", "DB CPU, peak", "P99", "errors")
-FOOTNOTE: Final = "* within 3 s  ** until the last query ends, hits included; a script is one"
+FOOTNOTE: Final = "* within 3 s  ** until the last query ends, hits included; a Lua script counts as one command"
 
 
 def rows(story: Story) -> list[tuple[str, list[str]]]:
@@ -24,7 +24,7 @@ def rows(story: Story) -> list[tuple[str, list[str]]]:
 
 
 def figure_rows(columns: Sequence[Figures]) -> list[tuple[str, list[str]]]:
-    return [
+    told = [
         ("queries per expiry", [_counts(figures.queries_per_expiry) for figures in columns]),
         ('answers "collapsed" per expiry', [_collapsed(figures) for figures in columns]),
         ("peak concurrent queries", [str(figures.peak_concurrent_queries) for figures in columns]),
@@ -48,11 +48,13 @@ def figure_rows(columns: Sequence[Figures]) -> list[tuple[str, list[str]]]:
         ("CPU of others, mean", [_percent(figures.others_cpu_mean) for figures in columns]),
         ("CPU of others, peak", [_percent(figures.others_cpu_peak) for figures in columns]),
     ]
+    # Only the HTTP cache says of an answer that another's call served it.
+    return [(what, texts) for what, texts in told if not all(text == "-" for text in texts)]
 
 
 def table_so_far(story: Story) -> Table:
     """The main rows of the modes that have run: the first of them is there long before the last."""
-    table = Table(title="So far", title_justify="left", pad_edge=False)
+    table = Table(title=f"So far {len(story.modes)} of {len(story.plan.modes)}", title_justify="left", pad_edge=False)
     table.add_column("", no_wrap=True)
     for mode in story.modes:
         table.add_column(mode, justify="right", style="" if mode in HAND_WRITTEN else "bold green")
@@ -65,7 +67,7 @@ def table_so_far(story: Story) -> Table:
 def terminal_table(story: Story) -> Table:
     table = Table(
         title="One expiring entry, eight workers",
-        caption=FOOTNOTE,
+        caption="\n".join([FOOTNOTE, *(f"{mode}: {ABOUT[mode]}" for mode in story.modes)]),
         title_justify="left",
         caption_justify="left",
         pad_edge=False,

@@ -25,7 +25,7 @@ from stampede_guard.values.keys.chosen import with_parameters_of
 from stampede_guard.values.keys.codeversion import AUTO, code_version
 from stampede_guard.values.keys.naming import full_name
 from stampede_guard.values.keys.rows import is_row
-from stampede_guard.values.keys.sensitive import holds_sensitive_names, is_sensitive
+from stampede_guard.values.keys.sensitive import holds_sensitive_names, is_plain, is_sensitive
 from stampede_guard.values.keys.templates import places_of, places_of_template
 from stampede_guard.values.parts.classes import (
     AMBIGUOUS,
@@ -41,7 +41,6 @@ from stampede_guard.values.parts.parts import (
     class_name,
     digest,
     escape,
-    is_plain,
     is_plain_object,
     shorten,
     text_of,

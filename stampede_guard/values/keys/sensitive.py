@@ -12,7 +12,7 @@ import re
 
 from stampede_guard.values.masking import KNOWN_TOKEN
 
-__all__ = ["holds_sensitive_names", "is_sensitive", "names_a_user", "names_one_user"]
+__all__ = ["holds_sensitive_names", "is_plain", "is_sensitive", "names_a_user", "names_one_user"]
 
 _SECRETS = frozenset(
     """
@@ -52,6 +52,14 @@ _LABEL = re.compile(
 )
 _BYTES = re.compile(r"byte(?:s|array)\(((?:[0-9a-f]{2})+)\)")
 """Bytes in the text of a part: they are written in hexadecimal, which anyone can read back."""
+# Whether a string can stand in a key as it is, unchecked. A long one cannot: it would be shortened anyway. An equals
+# sign inside may follow the name of a secret. An at sign may follow the credentials of a URL. A token may begin as
+# those do that are known by their form (`masking.KNOWN_TOKEN`).
+is_plain = re.compile(
+    r"(?!eyJ|[spr]k[_\-]|gh[opsru]_|github_|glpat-|xox|A[KS]IA|AIza)"
+    r"(?:[A-Za-z0-9\-_.~:/+]{0,40}={0,2}|[A-Za-z0-9\-_.~@+]{0,40}={0,2})",
+    re.ASCII,
+).fullmatch
 _SHORTEST_TOKEN = 15
 """Characters of the shortest text in which `KNOWN_TOKEN` finds one."""
 _CREDENTIAL = re.compile(r"(?:bearer|basic|token)\s", re.IGNORECASE).match

@@ -34,7 +34,6 @@ __all__ = [
     "digest",
     "escape",
     "is_copied_whole",
-    "is_plain",
     "is_plain_object",
     "is_scalar",
     "plain_value",
@@ -45,14 +44,6 @@ __all__ = [
 LONGEST_PART = 48
 _WIDEST_INT = 10**24
 
-# Whether a string can stand in a key as it is, unchecked. A long one cannot: it would be shortened anyway. An equals
-# sign inside may follow the name of a secret. An at sign may follow the credentials of a URL. A token may begin as
-# those do that are known by their form (`masking.KNOWN_TOKEN`).
-is_plain = re.compile(
-    r"(?!eyJ|[spr]k[_\-]|gh[opsru]_|github_|glpat-|xox|A[KS]IA|AIza)"
-    r"(?:[A-Za-z0-9\-_.~:/+]{0,40}={0,2}|[A-Za-z0-9\-_.~@+]{0,40}={0,2})",
-    re.ASCII,
-).fullmatch
 _is_readable = re.compile(r"[A-Za-z0-9\-_.~@:/+]{0,40}={0,2}", re.ASCII).fullmatch
 
 
