@@ -206,6 +206,66 @@ def test_functions_of_the_project_that_a_miss_calls_count(
     assert (finding.code, finding.level) == ("SG102", wanted)
 
 
+SERVICE = """
+from aiocache import cached
+from shop.orders import OrderRepository
+
+class Orders:
+    def __init__(self, orders: OrderRepository | None = None):
+        self.orders = orders or OrderRepository()
+
+    @cached(ttl=60)
+    async def shown(self):
+        return {made}
+"""
+REPOSITORY = """
+class OrderRepository:
+    def sold(self):
+        return self.db.fetch_all("SELECT shop, SUM(price) FROM orders JOIN shops GROUP BY shop")
+
+    def names(self):
+        with self.db.connection() as conn:
+            cursor = conn.cursor()
+            cursor.execute("SELECT name FROM shops")
+            return cursor.fetchall()
+
+    def all_of_them(self):
+        return [self.sold(), *self.names(), *self.names_of_people(), *self.names_of_things()]
+
+    def names_of_people(self):
+        return self.db.fetch_all("SELECT name FROM people")
+
+    def names_of_things(self):
+        return self.db.fetch_all("SELECT name FROM things")
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        ("self.orders.all_of_them()", "warning"),
+        ("pool.submit(self.orders.all_of_them).result()", "warning"),
+        ("self.orders.names()", "information"),  # one query, and what comes with it
+    ],
+)
+def test_methods_of_what_an_object_keeps_count(tmp_path: Path, made: str, wanted: str) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "orders.py").write_text(REPOSITORY.lstrip())
+    service = folder / "service.py"
+    service.write_text(SERVICE.format(made=made))
+    (finding,) = audit([str(service)]).findings
+    assert (finding.code, finding.level) == ("SG102", wanted)
+
+
+@pytest.mark.parametrize(
+    ("computes", "wanted"),
+    [("load()", "warning"), ("rates(load)", "information")],
+)
+def test_a_helper_that_computes_what_it_is_given_is_a_warning(computes: str, wanted: str) -> None:
+    assert level(f"found = {computes}", parameters=", load", key='"rates"') == wanted
+
+
 def test_pages_for_administrators_are_information() -> None:
     text = """
     from fastapi_cache.decorator import cache

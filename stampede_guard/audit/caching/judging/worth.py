@@ -88,7 +88,19 @@ def level_unless_little(module: Module, function: Function, *, lifetime: ast.exp
 
 
 def level_of_fill(module: Module, function: Function, read: Access, write: Access) -> Level:
+    if _computes_what_is_given(function):
+        return "warning"  # like a decorator: one definition for all that its callers compute
     return level_of(module, function, key=read.key, between=(read.call, write.call), lifetime=write.call)
+
+
+def _computes_what_is_given(function: Function) -> bool:
+    """`get_or_run(key, load)`, which calls `load`. `with session_factory() as session` only opens something."""
+    given = function.parameters - {"self", "cls"}
+    opened = [item.context_expr for block in function.withs for item in block.items]
+    return any(
+        isinstance(call.func, ast.Name) and call.func.id in given and call not in opened
+        for call in function.calls
+    )
 
 
 def costs_little(module: Module, function: Function, read: Access, write: Access) -> bool:
