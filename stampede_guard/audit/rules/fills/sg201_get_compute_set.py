@@ -109,11 +109,14 @@ RULE = Rule(
         "request in a loop (1); three queries for lists of rows (1); eight calls that do work (1), or twelve of its "
         "own (2 more); a name like statistics, total or ranking (1); a view, a route, or a place for them by the name "
         "of the file (1). These count against it: only queries for one row (2); a key with a parameter that has no "
-        "default (1), and one that names one thing, such as `order_id` (1 more), or a method of a row of a table (2); "
+        "default (1), and one that names one thing, such as `order_id` (1 more), or a method of a row of a table (2), "
+        "but none of them if another service is asked, because it is slow; "
         "a key with a user, or with a text that somebody typed (4); a lifetime of a day (1); a place for tasks, "
-        "commands, monitoring or administrators, or a check that only they pass (3). From three points on it is a "
-        "warning. Only what lies between the get and the set counts. Functions that it calls count, too, in the file "
-        "and in files of the project that it imports, but not those that are cached themselves.",
+        "commands, monitoring or administrators (3); a name, a docstring or a check that says that only "
+        "administrators or one role ask (9). A helper that computes what it is given is a warning. "
+        "From three points on it is a warning. Only what lies between the get and the set counts. Functions that it calls count, too, in the file "
+        "and in files of the project that it imports, and methods of what an object keeps, but not those that are "
+        "cached themselves.",
         fix="Unsafe: if the function consists of get, test, computation, set and return, and declares a result of "
         "Python's own types, it keeps its computation and gets `@locked_cache`. Not if it calls something on a hit, "
         "too, for example a check of permissions. If its key consists of "
