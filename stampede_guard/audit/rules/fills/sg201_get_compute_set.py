@@ -101,8 +101,8 @@ RULE = Rule(
         "Counters, flags, read-modify-write and values that were passed in are left out. Medium also for a dict "
         "or a value of the process in a plain function, if threads use it under a lock that is free while they "
         "compute, or if it expires and a request or a query makes it; and for a cache of the module that is filled "
-        "step by step after a test that it is empty. A table counts as a cache if its model's name says so: a row is "
-        "looked for, and made after a request. "
+        "step by step after a test that it is empty. A table counts as a cache if its name or its model's name says "
+        "so: a row is looked for, and made after a request. "
         "A warning if a miss is much work that many wait for, else information. These facts count for it: an "
         "aggregate, a join, a group or a count (2 points); a request to another service, a model, another program or a "
         "file of tables (2); a query or "
@@ -114,9 +114,9 @@ RULE = Rule(
         "a key with a user, or with a text that somebody typed (4); a lifetime of a day (1); a place for tasks, "
         "commands, monitoring or administrators (3); a name, a docstring or a check that says that only "
         "administrators or one role ask (9). A helper that computes what it is given is a warning. "
-        "From three points on it is a warning. Only what lies between the get and the set counts. Functions that it calls count, too, in the file "
-        "and in files of the project that it imports, and methods of what an object keeps, but not those that are "
-        "cached themselves.",
+        "From three points on it is a warning. Only what lies between the get and the set counts. Functions that it "
+        "calls count, too, in the file and in files of the project that it imports, and methods of what an object "
+        "keeps, but not those that are cached themselves.",
         fix="Unsafe: if the function consists of get, test, computation, set and return, and declares a result of "
         "Python's own types, it keeps its computation and gets `@locked_cache`. Not if it calls something on a hit, "
         "too, for example a check of permissions. If its key consists of "
