@@ -399,3 +399,23 @@ def test_an_endpoint_under_fastapi_cache_is_a_warning_unless_it_is_seen_to_cost_
     """
     (finding,) = audit_source("shop/prices.py", dedent(text).encode()).findings
     assert (finding.code, finding.level) == ("SG101", wanted)
+
+
+@pytest.mark.parametrize(("lifetime", "wanted"), [("60", "information"), ("timeout=300", "warning")])
+def test_what_stays_for_a_minute_is_information(lifetime: str, wanted: str) -> None:
+    text = f"""
+    @cache.memoize({lifetime})
+    def feed(board, page=1):
+        return [board, page]
+
+    def shown(board):
+        return feed(board, page=2)
+
+    def pin(board):
+        db.session.add(board)
+        cache.delete_memoized(feed, board)
+        db.session.commit()
+    """
+    options = AuditOptions(codes=frozenset(("SG602", "SG603")))
+    found = audit_source("shop/boards.py", dedent(text).encode(), options).findings
+    assert [(finding.code, finding.level) for finding in found] == [("SG602", wanted), ("SG603", wanted)]
