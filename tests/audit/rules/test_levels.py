@@ -419,3 +419,13 @@ def test_what_stays_for_a_minute_is_information(lifetime: str, wanted: str) -> N
     options = AuditOptions(codes=frozenset(("SG602", "SG603")))
     found = audit_source("shop/boards.py", dedent(text).encode(), options).findings
     assert [(finding.code, finding.level) for finding in found] == [("SG602", wanted), ("SG603", wanted)]
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"), [("requests.get(ADDRESS).json()", "warning"), ("price * 100", "information")]
+)
+def test_a_useless_cache_of_a_filter_warns_if_it_asks_anybody(made: str, wanted: str) -> None:
+    text = f"@cache_memoize(60)\n@register.filter\ndef cents(price):\n    return {made}\n"
+    options = AuditOptions(codes=frozenset(("SG109",)))
+    (finding,) = audit_source("shop/tags.py", text.encode(), options).findings
+    assert finding.level == wanted
