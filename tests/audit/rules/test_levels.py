@@ -429,3 +429,22 @@ def test_a_useless_cache_of_a_filter_warns_if_it_asks_anybody(made: str, wanted:
     options = AuditOptions(codes=frozenset(("SG109",)))
     (finding,) = audit_source("shop/tags.py", text.encode(), options).findings
     assert finding.level == wanted
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"), [("shop/rates.py", "warning"), ("shop/web/metrics.py", "information")]
+)
+def test_a_stored_failure_warns_where_people_wait(path: str, wanted: str) -> None:
+    text = """
+    from functools import lru_cache
+
+    @lru_cache
+    def rates():
+        try:
+            return requests.get(ADDRESS).json()
+        except requests.RequestException:
+            return -1
+    """
+    options = AuditOptions(codes=frozenset(("SG608",)))
+    (finding,) = audit_source(path, dedent(text).encode(), options).findings
+    assert finding.level == wanted

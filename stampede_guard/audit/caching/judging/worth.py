@@ -129,7 +129,7 @@ def facts(
     return {
         **_work(function, made),
         "serving": int(serves(module, function) or _is_of_view(function)),
-        "aside": -9 if _is_for_staff(function) else -3 * _is_aside(module),
+        "aside": -9 if _is_for_staff(function) else -3 * is_aside(module),
         # Another service is slow, and so callers of one key meet there.
         "apart": 0 if made.remote else -2 if _is_of_row(function) else one,
         "user": -4 * (any(map(_USER.search, said)) or _is_of_user(function)),
@@ -163,7 +163,8 @@ def _place(module: Module) -> str:
     return "/".join(module.path.replace("\\", "/").split("/")[-_NEAREST:])
 
 
-def _is_aside(module: Module) -> bool:
+def is_aside(module: Module) -> bool:
+    """Whether the file is for administrators, commands, tasks or monitoring, by its name."""
     place = _place(module)
     if _ASIDE_PLACES.search(place):
         return True
