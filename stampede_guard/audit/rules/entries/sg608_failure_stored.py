@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.across.behind import unlocked_uses
-from stampede_guard.audit.caching.entries.standins import StandIn, returned, stored
+from stampede_guard.audit.caching.entries.standins import StandIn, kept, returned, stored
 from stampede_guard.audit.caching.fills import owned_name
 from stampede_guard.audit.caching.judging.worth import is_aside
 from stampede_guard.audit.finding import Level
@@ -61,6 +61,8 @@ _PASSING: Hint = (
     ),
     *(b"RateLimitError", b"OpenAIError", b"RpcError", b"Unavailable"),
 )
+# Dicts and values of the process.
+_KEEPS: Hint = (re.compile(rb"(?i:cache)\w*\["), re.compile(rb"\bglobal\b[^\n]*(?i:cache)"))
 _LET_THROUGH = frozenset("response_filter unless skip_cache_func condition cache_filter".split())
 
 
@@ -90,6 +92,14 @@ def check(module: Module) -> Iterator[Violation]:
             level=level,
             function=owned_name(fill.function),
         )
+    for function, node, found in kept(module):
+        yield Violation(
+            node=node,
+            message=f"{owned_name(function)}() also keeps the {found.said} of a failure (line "
+            f"{found.handler.lineno}): one failed attempt answers for the whole lifetime",
+            level=level,
+            function=owned_name(function),
+        )
 
 
 def _of_a_decorator(module: Module, decoration: Decoration) -> StandIn | None:
@@ -111,13 +121,13 @@ RULE = Rule(
     confidence="medium",
     scope="fleet",
     hints=((*STORES, b"memoize"), (b"except",), _PASSING),
-    near=lambda text: text.traces.may_fill or text.has_any(_DECORATES),
+    near=lambda text: text.has_any(_DECORATES) or text.has_any(_KEEPS) or text.traces.may_fill,
     check=check,
     documentation=Documentation(
         what=(
             "A query or a request fails, the handler of a passing exception (`Exception`, a time-out, a refused "
-            "connection) gives a constant instead, and this constant is stored with the usual lifetime: by hand, or by "
-            "a cache decorator around the function."
+            "connection) gives a constant instead, and this constant is stored with the usual lifetime: by hand, also "
+            "in a dict or a global of the process, or by a cache decorator around the function."
         ),
         why=(
             "One failure of a second is served until the entry expires, `lru_cache` serves it until the process ends. "
