@@ -22,8 +22,10 @@ from stampede_guard.audit.caching.flow import Flow
 from stampede_guard.audit.caching.imported import elects
 from stampede_guard.audit.caching.judging.keyed import BY_KEY, asked_by_key
 from stampede_guard.audit.caching.judging.memos import is_memo
+from stampede_guard.audit.caching.judging.misses import miss
 from stampede_guard.audit.caching.judging.serving import is_served
 from stampede_guard.audit.caching.judging.sparing import spares
+from stampede_guard.audit.caching.judging.wrappers import decorator_around
 from stampede_guard.audit.caching.keys import gets_another_key, same_key, skeleton
 from stampede_guard.audit.caching.lockuse import key_text
 from stampede_guard.audit.caching.tables import TABLE, are_of_one_row, has_tables, table_accesses
@@ -115,7 +117,11 @@ def _of_function(module: Module, function: Function) -> list[Fill]:
         if write is None:
             continue
         taken.add(spot)
-        spared = _protected(module, function, read, write, reads) or is_memo(module, function, read, write)
+        spared = (
+            _protected(module, function, read, write, reads)
+            or is_memo(module, function, read, write)
+            or _is_in_one_step(module, function, read, write)
+        )
         if any(fill.write is write and fill.spared is spared for fill in found):
             continue  # two reads for one entry: its value, and the time when it was stored
         sure = read.sure and write.sure
@@ -325,9 +331,36 @@ def _protected(module: Module, function: Function, read: Access, write: Access, 
             return True
     if locks.joins_a_flight(module, function) or locks.called_under_lock(module, function):
         return True
-    if any(r.helper and elects(module, function, r.call) for r in again):
+    if any(r.helper and elects(module, function, r.call) for r in again) or _lost_a_lock(module, read):
         return True
     return _computed_under_lock(module, function, write, again)
+
+
+def _is_in_one_step(module: Module, function: Function, read: Access, write: Access) -> bool:
+    """A coroutine of this process that awaits nothing from the read to the write, and asks nobody.
+
+    Without parameters: what a parameter decides may be much, and workers share a store.
+    """
+    start, end = position(read.call), position(write.call)
+    if not function.is_async or function.parameters or decorator_around(function) is not None:
+        return False
+    if any(
+        start <= position(node) <= end or inside(read.call, node) or inside(write.call, node)
+        for node in function.awaits
+    ):
+        return False
+    asked = miss(module, function, (start, end))
+    return not asked.queries and not asked.remote
+
+
+def _lost_a_lock(module: Module, read: Access) -> bool:
+    """`except LockError: found = cache.get(...)`: what computes is what the lock let through."""
+    return any(
+        isinstance(around, ast.ExceptHandler)
+        and around.type is not None
+        and "Lock" in ast.unparse(around.type)
+        for around in module.up(read.call)
+    )
 
 
 def _computed_under_lock(module: Module, function: Function, write: Access, again: list[Access]) -> bool:
@@ -343,36 +376,6 @@ def _computed_under_lock(module: Module, function: Function, write: Access, agai
     return False
 
 
-def decorator_around(function: Function) -> Function | None:
-    """The decorator of this wrapper: it defines and returns the wrapper, which calls the decorator's argument."""
-    given: set[str] = set()
-    for outer in function.chain():
-        if outer is function:
-            continue
-        given |= outer.parameters
-    called = {call.func.id for call in function.calls if isinstance(call.func, ast.Name)}
-    passed = {name for call in function.calls for arg in call.args for name in names_in(arg)}
-    if not given & (called | passed):
-        return None
-    outermost: Function | None = None
-    for outer in function.chain():
-        if outer is not function and _returns_own(outer):
-            outermost = outer
-    return outermost
-
-
-def _returns_own(function: Function) -> bool:
-    own = {
-        node.name
-        for node in ast.walk(function.node)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
-    own.discard(function.name)
-    return any(
-        isinstance(node, ast.Return) and names_in(node.value) & own for node in ast.walk(function.node)
-    )
-
-
 def what_is_cached(function: Function) -> str:
     """The name of the place in a message: `Prices.latest()`."""
     return f"{owned_name(function)}()"
@@ -382,8 +385,3 @@ def owned_name(function: Function) -> str:
     """`Prices.latest`, or `latest` outside a class."""
     cls = owner_class(function)
     return f"{cls.name}.{function.name}" if cls is not None else function.name
-
-
-def is_helper_class(function: Function) -> bool:
-    cls = owner_class(function)
-    return cls is not None and any(word in ("cache", "store", "backend") for word in words(cls.name))

@@ -69,8 +69,7 @@ def place_of(of: str, dotted: str) -> str | None:
         folder = os.path.dirname(folder)
     inner = bare.replace(".", os.sep)
     for _ in range(1 if levels else _LEVELS):
-        for candidate in (f"{inner}.py", os.path.join(inner, "__init__.py")) if bare else ("__init__.py",):
-            found = os.path.join(folder, candidate)
+        for found in _candidates(folder, inner):
             if dotted and os.path.isfile(found):
                 return found
         above = os.path.dirname(folder)
@@ -78,6 +77,20 @@ def place_of(of: str, dotted: str) -> str | None:
             break
         folder = above
     return None
+
+
+def _candidates(folder: str, inner: str) -> list[str]:
+    """`shop/orders.py`, or `shop/shop/orders.py` of a package beside this one."""
+    if not inner:
+        return [os.path.join(folder, "__init__.py")]
+    top = inner.partition(os.sep)[0]
+    beside = os.path.join(folder, top, top)
+    folders = [folder, os.path.dirname(beside)] if os.path.isdir(beside) else [folder]
+    return [
+        os.path.join(above, name)
+        for above in folders
+        for name in (f"{inner}.py", os.path.join(inner, "__init__.py"))
+    ]
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,5 @@
-"""Tables of a database that are caches, by the names of their models: `PageCache.objects.get(url=url)`.
+"""Tables of a database that are caches, by their names or those of their models: `PageCache.objects.get(url=url)`,
+`"SELECT text FROM page_cache WHERE url = :url"`.
 
 A row is looked for, and if there is none, what it keeps is fetched and a row is made. Two callers both fetch; a unique
 key only decides whose row stays.
@@ -27,12 +28,27 @@ _MAKES = frozenset(
 _READ = re.compile(rb"Cache\w*\.(?:objects|query|select|get|filter|get_or_none)\b")
 _ASKED = re.compile(rb"(?:query|select|get)\(\s*(\w*Cache\w*)")
 _WRITE = re.compile(rb"Cache\w*(?:\.objects)?(?:\.\w*create|\.insert)?\(")
+# In capitals: `from page_cache import ...` is no query.
+_SQL_READ = r"\bSELECT\b[^;]{0,1000}?\bFROM\s+(\w*cache\w*)"
+_SQL_WRITE = r"\bINSERT\b[\w\s]{0,40}?\bINTO\s+(\w*cache\w*)"
+_SELECTS, _INSERTS = re.compile(_SQL_READ), re.compile(_SQL_WRITE)
+_SELECTED, _INSERTED = re.compile(_SQL_READ.encode()), re.compile(_SQL_WRITE.encode())
 
 
 def tables_in(data: bytes) -> list[int]:
     """The places of reads and writes of tables that a text both asks and makes rows of."""
-    if b"Cache" not in data:
-        return []
+    of_models = _of_models(data) if b"Cache" in data else []
+    return sorted((*of_models, *_of_queries(data))) if b" INTO " in data else of_models
+
+
+def _of_queries(data: bytes) -> list[int]:
+    reads = [(found[1], found.start()) for found in _SELECTED.finditer(data)]
+    writes = [(found[1], found.start()) for found in _INSERTED.finditer(data)]
+    both = {name for name, _at in reads} & {name for name, _at in writes}
+    return [at for name, at in (*reads, *writes) if name in both]
+
+
+def _of_models(data: bytes) -> list[int]:
     reads = [(_named(data, found.start()), found.start()) for found in _READ.finditer(data)]
     reads += [(found[1], found.start()) for found in _ASKED.finditer(data)]
     if not reads:
@@ -65,6 +81,10 @@ def has_tables(module: Module) -> bool:
 
 def table_accesses(module: Module, function: Function) -> Iterator[Access]:
     for call in function.calls:
+        query = _query(call)
+        if query is not None:
+            yield query
+            continue
         table = _made(call)
         if table:
             told = [*call.args, *(keyword.value for keyword in call.keywords)]
@@ -74,6 +94,38 @@ def table_accesses(module: Module, function: Function) -> Iterator[Access]:
             asks_only = last(path(call.func)) in ("exists", "aexists")
             key = tuple(_compared(call))
             yield Access(call, "exists" if asks_only else "read", table, key, None, "", TABLE, True)
+
+
+def _query(call: ast.Call) -> Access | None:
+    """`db.fetch_val("SELECT text FROM page_cache WHERE url = :url", {"url": url})`."""
+    text = next((_text(argument) for argument in call.args[:1]), "")
+    read, write = _SELECTS.search(text), _INSERTS.search(text)
+    told = tuple(value for argument in call.args[1:] for value in _values(argument))
+    told += tuple(keyword.value for keyword in call.keywords)
+    if not told or (read is None) == (write is None):
+        return None
+    if read is not None:
+        return Access(call, "read", read[1], told, None, "", TABLE, True)
+    assert write is not None
+    value = ast.copy_location(ast.Tuple(elts=list(told), ctx=ast.Load()), call)
+    return Access(call, "write", write[1], told, value, "", TABLE, True)
+
+
+def _text(node: ast.expr) -> str:
+    """A query, perhaps inside `text(...)`."""
+    if isinstance(node, ast.Call) and len(node.args) == 1:
+        node = node.args[0]
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _values(node: ast.expr) -> list[ast.expr]:
+    match node:
+        case ast.Dict(values=values):
+            return values
+        case ast.Tuple(elts=elts) | ast.List(elts=elts):
+            return elts
+        case _:
+            return [node]
 
 
 def are_of_one_row(read: Access, write: Access) -> bool:

@@ -18,7 +18,7 @@ from stampede_guard.audit.caching.dictcaches import (
     serves,
     tells_time,
 )
-from stampede_guard.audit.caching.fills import decorator_around
+from stampede_guard.audit.caching.judging.wrappers import decorator_around
 from stampede_guard.audit.caching.work import calls_work
 from stampede_guard.audit.source.branches import leaves
 from stampede_guard.audit.source.model import Function, Module, inside, owner_class, position, returns

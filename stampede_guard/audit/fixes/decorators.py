@@ -16,7 +16,7 @@ from stampede_guard.audit.plan import FixPlan, Lower, NoFix, Replace, Span
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.decorations import Decoration, decorations
 from stampede_guard.audit.source.model import Module, argument
-from stampede_guard.audit.source.routes import is_route, only_reads, routes
+from stampede_guard.audit.source.routes import is_route, only_reads, registers, routes
 from stampede_guard.audit.source.words import last, path
 
 # Attributes that old decorators add to a function.
@@ -263,5 +263,5 @@ def below_the_route(module: Module, hit: Violation) -> FixPlan | None:
         reasons.append("the cache starts to work: check that its key distinguishes callers")
     if not all(only_reads(route) for route in routes(function)):
         reasons.append("the route is not for GET only: a cached response would skip the action")
-    lowest = [decorator for decorator in function.decorator_list if is_route(decorator)][-1]
+    lowest = [one for one in function.decorator_list if is_route(one) or registers(one)][-1]
     return FixPlan(edits=(Lower(Span.of(node), Span.of(lowest)),), reasons=tuple(reasons))

@@ -1,4 +1,4 @@
-"""Decorators that register a route, and the requests that reach it."""
+"""Decorators that register a route or a function for templates, and the requests that reach a route."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from stampede_guard.audit.source.words import last, path
 _VERBS = frozenset(
     ("get", "post", "put", "delete", "patch", "head", "options", "route", "api_route", "websocket")
 )
+_TAGS = frozenset(("filter", "simple_tag", "simple_block_tag", "inclusion_tag", "tag"))
+_OF_TEMPLATES = frozenset(("template_filter", "template_test", "template_global", "context_processor"))
 _APPS = frozenset(("app", "router", "api", "bp", "blueprint", "application"))
 
 
@@ -21,6 +23,17 @@ def is_route(decorator: ast.expr) -> bool:
     return decorator.func.attr in _VERBS and (
         owner in _APPS or owner.endswith(("router", "_app", "_bp", "_api"))
     )
+
+
+def registers(decorator: ast.expr) -> bool:
+    """`@register.filter`, `@app.template_filter("money")`: templates call the function that is below it."""
+    target = decorator.func if isinstance(decorator, ast.Call) else decorator
+    if not isinstance(target, ast.Attribute):
+        return False
+    owner = last(path(target.value)).lower()
+    if owner in ("register", "library"):
+        return target.attr in _TAGS
+    return target.attr.removeprefix("app_") in _OF_TEMPLATES
 
 
 def only_reads(decorator: ast.expr) -> bool:

@@ -51,6 +51,13 @@ def level(
         {"compute": "found = [[*db.query(Line).filter_by(order=o)] for o in api_client.get()]"},
         {"compute": "found = self.session.get(f'{BASE_URL}/rates').json()", "path": "shop/views.py"},
         {"compute": "found = pd.read_csv(PRICES)", "path": "shop/views.py"},
+        # Another service is slow: callers of one key meet there.
+        {
+            "compute": "found = requests.get(ADDRESS).text",
+            "path": "shop/views.py",
+            "parameters": ", order_id",
+            "key": 'f"order:{order_id}"',
+        },
         # Callers that leave the parameter out share a key.
         {
             "compute": "found = db.query(Order).join(Line).all()",
@@ -73,6 +80,7 @@ def test_much_work_or_slow_work_that_a_request_waits_for_is_a_warning(fill: dict
         {"compute": MUCH, "parameters": ", user_id", "key": 'f"cart:{user_id}"'},
         {"compute": MUCH, "ttl": "24 * 3600"},
         {"compute": MUCH, "path": "shop/tasks.py"},
+        {"compute": "found = Order.objects.count()", "name": "admin_statistics", "path": "shop/views.py"},
         {"compute": "found = Order.objects.count()", "path": "shop/admin/views.py"},
         {"compute": "found = Order.objects.count()", "path": "shop/web/api/metrics.py"},
         {
@@ -206,7 +214,79 @@ def test_functions_of_the_project_that_a_miss_calls_count(
     assert (finding.code, finding.level) == ("SG102", wanted)
 
 
-def test_pages_for_administrators_are_information() -> None:
+SERVICE = """
+from aiocache import cached
+from shop.orders import OrderRepository
+
+class Orders:
+    def __init__(self, orders: OrderRepository | None = None):
+        self.orders = orders or OrderRepository()
+
+    @cached(ttl=60)
+    async def shown(self):
+        return {made}
+"""
+REPOSITORY = """
+class OrderRepository:
+    def sold(self):
+        return self.db.fetch_all("SELECT shop, SUM(price) FROM orders JOIN shops GROUP BY shop")
+
+    def names(self):
+        with self.db.connection() as conn:
+            cursor = conn.cursor()
+            cursor.execute("SELECT name FROM shops")
+            return cursor.fetchall()
+
+    def all_of_them(self):
+        return [self.sold(), *self.names(), *self.names_of_people(), *self.names_of_things()]
+
+    def names_of_people(self):
+        return self.db.fetch_all("SELECT name FROM people")
+
+    def names_of_things(self):
+        return self.db.fetch_all("SELECT name FROM things")
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        ("self.orders.all_of_them()", "warning"),
+        ("pool.submit(self.orders.all_of_them).result()", "warning"),
+        ("self.orders.names()", "information"),  # one query, and what comes with it
+    ],
+)
+def test_methods_of_what_an_object_keeps_count(tmp_path: Path, made: str, wanted: str) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "orders.py").write_text(REPOSITORY.lstrip())
+    service = folder / "service.py"
+    service.write_text(SERVICE.format(made=made))
+    (finding,) = audit([str(service)]).findings
+    assert (finding.code, finding.level) == ("SG102", wanted)
+
+
+@pytest.mark.parametrize(
+    ("computes", "wanted"),
+    [("load()", "warning"), ("rates(load)", "information")],
+)
+def test_a_helper_that_computes_what_it_is_given_is_a_warning(computes: str, wanted: str) -> None:
+    assert level(f"found = {computes}", parameters=", load", key='"rates"') == wanted
+
+
+@pytest.mark.parametrize(
+    ("check", "wanted"),
+    [
+        ("pass", "warning"),
+        ("if not request.user.is_authenticated:\n            return None", "warning"),
+        ("if not request.user.is_staff:\n            raise Forbidden", "information"),
+        ("if not user.is_editor and not user.is_author:\n            return None", "information"),
+        ("'Orders for the admin dashboard.'", "information"),
+        ("'Orders (staff only).'", "information"),
+        ("'Orders that no administrator has seen.'", "warning"),
+    ],
+)
+def test_pages_for_administrators_or_one_role_are_information(check: str, wanted: str) -> None:
     text = """
     from fastapi_cache.decorator import cache
 
@@ -214,14 +294,11 @@ def test_pages_for_administrators_are_information() -> None:
     @cache(expire=60)
     async def orders(request):
         {check}
-        return db.query(Order).join(Line).all()
+        return db.query(Order).join(Line).group_by(Order.shop).all()
     """
-    levels = []
-    for check in ("pass", "if not request.user.is_staff:\n            raise Forbidden"):
-        source = dedent(text.replace("{check}", check))
-        (finding,) = audit_source("shop/routes.py", source.encode()).findings
-        levels.append(finding.level)
-    assert levels == ["warning", "information"]
+    source = dedent(text.replace("{check}", check))
+    (finding,) = audit_source("shop/routes.py", source.encode()).findings
+    assert finding.level == wanted
 
 
 @pytest.mark.parametrize(
@@ -322,3 +399,52 @@ def test_an_endpoint_under_fastapi_cache_is_a_warning_unless_it_is_seen_to_cost_
     """
     (finding,) = audit_source("shop/prices.py", dedent(text).encode()).findings
     assert (finding.code, finding.level) == ("SG101", wanted)
+
+
+@pytest.mark.parametrize(("lifetime", "wanted"), [("60", "information"), ("timeout=300", "warning")])
+def test_what_stays_for_a_minute_is_information(lifetime: str, wanted: str) -> None:
+    text = f"""
+    @cache.memoize({lifetime})
+    def feed(board, page=1):
+        return [board, page]
+
+    def shown(board):
+        return feed(board, page=2)
+
+    def pin(board):
+        db.session.add(board)
+        cache.delete_memoized(feed, board)
+        db.session.commit()
+    """
+    options = AuditOptions(codes=frozenset(("SG602", "SG603")))
+    found = audit_source("shop/boards.py", dedent(text).encode(), options).findings
+    assert [(finding.code, finding.level) for finding in found] == [("SG602", wanted), ("SG603", wanted)]
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"), [("requests.get(ADDRESS).json()", "warning"), ("price * 100", "information")]
+)
+def test_a_useless_cache_of_a_filter_warns_if_it_asks_anybody(made: str, wanted: str) -> None:
+    text = f"@cache_memoize(60)\n@register.filter\ndef cents(price):\n    return {made}\n"
+    options = AuditOptions(codes=frozenset(("SG109",)))
+    (finding,) = audit_source("shop/tags.py", text.encode(), options).findings
+    assert finding.level == wanted
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"), [("shop/rates.py", "warning"), ("shop/web/metrics.py", "information")]
+)
+def test_a_stored_failure_warns_where_people_wait(path: str, wanted: str) -> None:
+    text = """
+    from functools import lru_cache
+
+    @lru_cache
+    def rates():
+        try:
+            return requests.get(ADDRESS).json()
+        except requests.RequestException:
+            return -1
+    """
+    options = AuditOptions(codes=frozenset(("SG608",)))
+    (finding,) = audit_source(path, dedent(text).encode(), options).findings
+    assert finding.level == wanted

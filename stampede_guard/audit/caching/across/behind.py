@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from stampede_guard.audit.caching import locks
-from stampede_guard.audit.caching.fills import accesses_of, decorator_around
+from stampede_guard.audit.caching.fills import accesses_of
 from stampede_guard.audit.caching.imported import built, follow
+from stampede_guard.audit.caching.judging.wrappers import decorator_around
 from stampede_guard.audit.source.decorations import Decoration, decorations
 from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.words import is_cachy, last, path

@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from stampede_guard.audit.caching import locks
 from stampede_guard.audit.caching.across.behind import defined
 from stampede_guard.audit.caching.across.hops import own_fills, split_fills
-from stampede_guard.audit.caching.fills import fills
+from stampede_guard.audit.caching.fills import accesses_of, fills
 from stampede_guard.audit.caching.imported import built, followed_function
 from stampede_guard.audit.caching.work import calls_work
 from stampede_guard.audit.source.model import Function, Module
-from stampede_guard.audit.source.words import last, path
+from stampede_guard.audit.source.words import is_cachy, last, path
 
 # Names of such helpers: `get_or_compute`, `cached_call`, `with_cache`.
 _NAMES = (
@@ -25,9 +26,12 @@ _NAMES = (
     r"(?:through|with|via)_cache",
     r"cached?_(?:call|run|fetch)",
     r"\bremember",
+    # Any other: the helper's body decides.
+    r"cached?_(?!page|control|clear|key|delete|invalidate)\w",
+    r"(?<!lru)_cached?\b",
 )
 _NAME = re.compile("|".join(_NAMES))
-HINT = tuple(re.compile(rb"%b\w*\(" % name.encode()) for name in _NAMES)
+HINT = tuple(re.compile(rb"%b\w*\((?!\))" % name.encode()) for name in _NAMES)
 _HOPS = 2  # `get_tmp(key, load)` passes both to `get_or_run`
 
 
@@ -38,25 +42,34 @@ def given_fills(module: Module) -> Iterator[tuple[ast.Call, Function, str, list[
             name = last(path(call.func))
             if _NAME.search(name) and name != function.name and (given := _given(module, function, call)):
                 if _is_open(module, function, call):
-                    yield call, function, name, [made for made in given if made is not None]
+                    yield call, function, name, given
 
 
-def _given(module: Module, function: Function, call: ast.Call) -> list[tuple[Module, Function] | None]:
-    """The functions among the arguments. None for one that is imported from elsewhere."""
-    found: list[tuple[Module, Function] | None] = []
+def _given(module: Module, function: Function, call: ast.Call) -> list[tuple[Module, Function]]:
+    """The functions among the arguments, without those that only read or write a cache for the helper."""
+    found: list[tuple[Module, Function] | None] = []  # None: a function from elsewhere
     for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
         name = path(argument)
         if isinstance(argument, ast.Lambda) and calls_work(argument.body):
             found.append((module, function))
         elif isinstance(argument, ast.Name) and name not in function.parameters:
-            own = module.functions_named(name)
+            own = [made for made in module.functions_named(name) if made.outer is function]
+            own = own or [made for made in module.functions_named(name) if made.outer is None]
             if len(own) == 1:
                 found.append((module, own[0]))
             elif name in module.imports and name.lstrip("_")[:1].islower():
                 found.append(followed_function(module, name))
         elif name.startswith("self.") and (own := module.functions_named(last(name))):
             found.append((module, own[0]))
-    return [made for made in found if made is not None]
+    return [made for made in found if made is not None and _computes(*made)]
+
+
+def _computes(module: Module, function: Function) -> bool:
+    """Whether it asks anything else than a cache."""
+    return not accesses_of(module, function) and any(
+        calls_work(call) and not any(is_cachy(part) for part in path(call.func).split("."))
+        for call in function.calls
+    )
 
 
 def _is_open(module: Module, function: Function, call: ast.Call) -> bool:
@@ -86,14 +99,18 @@ def _computes_what_is_given(module: Module, helper: Function, hops: int) -> bool
     called = any(
         isinstance(call.func, ast.Name) and call.func.id in helper.parameters for call in helper.calls
     )
+    passed = [made for call in helper.calls if (made := _passed_on(module, helper, call)) is not None]
+    if any(locks.locks_of(module, made) or locks.claims(module, made) for made in passed):
+        return False  # it computes under a lock, and by itself only if the lock fails
     if helper in filled and called:
         return True
-    passed = (
-        module.callee(call, helper)
-        for call in helper.calls
-        if any(isinstance(argument, ast.Name) and argument.id in helper.parameters for argument in call.args)
-    )
-    return hops > 0 and any(
-        made is not None and made is not helper and _computes_what_is_given(module, made, hops - 1)
-        for made in passed
-    )
+    return hops > 0 and any(_computes_what_is_given(module, made, hops - 1) for made in passed)
+
+
+def _passed_on(module: Module, helper: Function, call: ast.Call) -> Function | None:
+    """The function of this file that gets a parameter of the helper."""
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if not any(isinstance(argument, ast.Name) and argument.id in helper.parameters for argument in given):
+        return None
+    made = module.callee(call, helper)
+    return made if made is not helper else None

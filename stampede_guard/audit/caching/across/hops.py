@@ -10,9 +10,10 @@ from typing import Literal
 
 from stampede_guard.audit.caching import locks
 from stampede_guard.audit.caching.accesses import Access
-from stampede_guard.audit.caching.fills import Fill, accesses_of, decorator_around, fill_of, fills
+from stampede_guard.audit.caching.fills import Fill, accesses_of, fill_of, fills
 from stampede_guard.audit.caching.flow import Flow
 from stampede_guard.audit.caching.judging.serving import is_served
+from stampede_guard.audit.caching.judging.wrappers import decorator_around
 from stampede_guard.audit.caching.keys import skeleton
 from stampede_guard.audit.caching.work import calls_work
 from stampede_guard.audit.source.model import Function, Module, inside, position, returns

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from stampede_guard.audit.caching.imported import built, follow
-from stampede_guard.audit.source.model import Function, Module
+from stampede_guard.audit.source.model import Function, Module, argument
 from stampede_guard.audit.source.words import last, path
 
 _STARRED = re.compile(r"^from\s+([\w.]+)\s+import\s+\*", re.M)
+_BRIEF = 60  # seconds
 _LARGEST = 400_000  # characters of such a file
 _FILES = 40  # files of starred imports that are searched for one name
 
@@ -27,6 +28,8 @@ class PartialDeletion:
     left: tuple[str, ...]
     # Keywords that are no parameters: no call has them.
     unknown: tuple[str, ...]
+    # How long an entry lives, in seconds, if its decorator says it.
+    lifetime: float | None
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,18 @@ class _Memoized:
     takes_more: bool
     # What the calls in its own file pass.
     passed: frozenset[str]
+    lifetime: float | None
+
+
+def lives_briefly(module: Module, call: ast.Call) -> bool:
+    """Whether `delete_memoized(feed)` deletes entries that live a minute at most: what they keep is soon right."""
+    target = path(call.args[0]) if call.args and last(path(call.func)) == "delete_memoized" else ""
+    found = _definition(module, target) if target and "()" not in target else None
+    return found is not None and is_brief(found.lifetime)
+
+
+def is_brief(lifetime: float | None) -> bool:
+    return lifetime is not None and 0 < lifetime <= _BRIEF
 
 
 def partial_deletions(module: Module) -> Iterator[PartialDeletion]:
@@ -64,7 +79,7 @@ def partial_deletions(module: Module) -> Iterator[PartialDeletion]:
         left = tuple(name for name in found.defaulted if name not in given and name in told)
         unknown = tuple(sorted(given - found.known - told)) if found.takes_more else ()
         if left or unknown:
-            yield PartialDeletion(function, call, target, left, unknown)
+            yield PartialDeletion(function, call, target, left, unknown, found.lifetime)
 
 
 def _definition(module: Module, target: str) -> _Memoized | None:
@@ -92,8 +107,7 @@ def _memoized(module: Module, owner: str, name: str) -> _Memoized | None:
     found = [
         one
         for one in module.functions_named(name)
-        if (one.cls.name if one.cls is not None else "") == owner
-        and any(last(path(node)) == "memoize" for node in one.node.decorator_list)
+        if (one.cls.name if one.cls is not None else "") == owner and _memoizing(one) is not None
     ]
     if len(found) != 1:
         return None
@@ -109,7 +123,20 @@ def _memoized(module: Module, owner: str, name: str) -> _Memoized | None:
         frozenset((*names, *(one.arg for one in spec.kwonlyargs))),
         spec.kwarg is not None,
         frozenset(_passed(module, name, tuple(names))),
+        _lifetime(_memoizing(found[0])),
     )
+
+
+def _memoizing(function: Function) -> ast.expr | None:
+    return next(
+        (n for n in function.node.decorator_list if last(path(n)).removesuffix("()") == "memoize"), None
+    )
+
+
+def _lifetime(decorator: ast.expr | None) -> float | None:
+    """`@cache.memoize(timeout=60)`, `@cache.memoize(60)`."""
+    given = argument(decorator, 0, "timeout") if isinstance(decorator, ast.Call) else None
+    return float(given.value) if isinstance(given, ast.Constant) and isinstance(given.value, int) else None
 
 
 def _passed(module: Module, name: str, names: tuple[str, ...]) -> set[str]:

@@ -12,7 +12,7 @@ from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.caching.traces import Traces
 from stampede_guard.audit.source.branches import leaves
 from stampede_guard.audit.source.model import Function, Module, argument, inside, position
-from stampede_guard.audit.source.words import last, names_in, path
+from stampede_guard.audit.source.words import is_cachy, last, names_in, path
 
 # Exceptions that another attempt may not raise. `DoesNotExist` and `ValueError` are answers.
 _TRANSIENT = re.compile(
@@ -23,6 +23,8 @@ _TRANSIENT = re.compile(
 _SAYS = re.compile(
     r"^(?:\w+\.)*(?:log\w*|print|warn\w*|traceback|sentry_sdk|capture_\w+|messages)\b", re.IGNORECASE
 )
+_KEEPS = re.compile(r"(?i:cache)\w*\[|\bglobal\b")
+_CLOCKS = frozenset(("time", "monotonic", "now", "utcnow"))
 _SHORT = 60  # seconds: so long may a failure be remembered on purpose
 _LONGEST = 40  # characters of a value in a message
 _EMPTY = frozenset(("dict", "list", "set", "tuple", "str", "Decimal", "int", "float"))
@@ -92,6 +94,62 @@ def stored(module: Module) -> Iterator[tuple[Fill, StandIn]]:
             and _is_a_hit(fill, found, wrapped=wrapped)
         ):
             yield fill, found
+
+
+def kept(module: Module) -> Iterator[tuple[Function, ast.AST, StandIn]]:
+    """Dicts and values of the process that are filled with such a value, each with the place that stores it."""
+    for function in module.functions_with(_KEEPS):
+        for store in function.stores:
+            held = _held_in(module, function, store)
+            found = next((one for name in held if (one := _bound(function, name, store)) is not None), None)
+            if found is not None and not _is_tested(function, held, found.handler, store):
+                yield function, store, found
+        yield from ((function, found.handler, found) for found in _in_globals(function))
+
+
+def _held_in(module: Module, function: Function, store: ast.Subscript) -> list[ast.Name]:
+    """The names in `CACHE[key] = {"value": value, "until": now + 60}`, if the function also looks there."""
+    around = module.parents.get(store)
+    if not isinstance(around, ast.Assign) or not is_cachy(last(path(store.value))):
+        return []
+    kept_in = path(store.value)
+    looks = any(path(compare.comparators[0]) == kept_in for compare in function.compares) or any(
+        path(call.func) == f"{kept_in}.get" for call in function.calls
+    )
+    match around.value:
+        case ast.Dict(values=parts) | ast.Tuple(elts=parts):
+            pass
+        case part:
+            parts = [part]
+    return [part for part in parts if isinstance(part, ast.Name)] if looks else []
+
+
+def _is_tested(function: Function, held: list[ast.Name], since: ast.AST, store: ast.AST) -> bool:
+    names = {name.id for name in held}
+    return any(
+        names & names_in(test.test)
+        for test in function.tests
+        if isinstance(test, ast.If) and position(since) < position(test) < position(store)
+    )
+
+
+def _in_globals(function: Function) -> Iterator[StandIn]:
+    """`try: RATES = await ask()`, `except Exception: RATES = {}`, and then `RATES_AT = time.monotonic()`."""
+    shared = {name for node in ast.walk(function.node) if isinstance(node, ast.Global) for name in node.names}
+    if not any(map(is_cachy, shared)):
+        return
+    renewed = [
+        node
+        for node, names, value in function.bindings
+        if shared & {*names} and isinstance(value, ast.Call) and last(path(value.func)) in _CLOCKS
+    ]
+    for tried in _tries(function):
+        filled = {n for node, names, _v in function.bindings if inside(node, tried) for n in names} & shared
+        later = any(_is_before(tried, node) and not inside(node, tried) for node in renewed)
+        for handler in tried.handlers if later else ():
+            own = [node for node in handler.body if isinstance(node, ast.Assign)]
+            if own and _only_says(handler.body, filled):
+                yield StandIn(handler, own[-1].value)
 
 
 def _tries(function: Function) -> Iterator[ast.Try]:
@@ -181,7 +239,7 @@ def _bare(value: ast.expr | None) -> tuple[ast.expr | None, bool]:
     return value, False
 
 
-def _bound(function: Function, value: ast.Name, write: ast.Call) -> StandIn | None:
+def _bound(function: Function, value: ast.Name, write: ast.expr) -> StandIn | None:
     """`try: rates = ask()`, `except Exception: rates = {}`; then the write."""
     name = value.id
     for tried in _tries(function):

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from stampede_guard.audit.caching.imported import built, follow
 from stampede_guard.audit.source.model import Function, Module
+from stampede_guard.audit.source.origins import origin
 from stampede_guard.audit.source.words import last, path
 
 
@@ -16,7 +17,8 @@ def called(
     asked: Module, module: Module, function: Function, call: ast.Call
 ) -> tuple[Module, Function] | None:
     """The function that a call runs, in this file or in one that it imports: `load(...)`, `orders.load(...)`,
-    `Order.open(...)`, `OrderService(db).load()`, `service.load()` of a local or a declared `service`.
+    `Order.open(...)`, `OrderService(db).load()`, `service.load()` of a local or a declared `service`,
+    `self.service.load()`.
     """
     own = module.callee(call, function)
     if own is not None:
@@ -25,8 +27,16 @@ def called(
     if "(" not in dotted and dotted.partition(".")[0] in module.imports:
         owner, _, name = module.resolve(call.func).rpartition(".")
         return _elsewhere(asked, module, owner, name)
+    if not isinstance(call.func, ast.Attribute):
+        return None
+    if path(call.func).startswith("self."):
+        kept = origin(module, call.func.value, function).removesuffix("()")
+        owner, _, cls = kept.rpartition(".")
+        if not cls[:1].isupper():
+            return None
+        return _method(module, kept, call.func.attr) or _elsewhere(asked, module, kept, call.func.attr)
     made = _class_of(module, function, call)
-    if made is None or not isinstance(call.func, ast.Attribute) or not last(path(made))[:1].isupper():
+    if made is None or not last(path(made))[:1].isupper():
         return None
     return _method(module, path(made), call.func.attr) or _elsewhere(
         asked, module, module.resolve(made), call.func.attr

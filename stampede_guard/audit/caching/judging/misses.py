@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from stampede_guard.audit.caching.judging.called import called
 from stampede_guard.audit.caching.work import is_work
+from stampede_guard.audit.source.handed import handed
 from stampede_guard.audit.source.model import Function, Module, inside, position
 from stampede_guard.audit.source.words import is_cachy, last, names_in, path
 
@@ -45,6 +46,12 @@ _STEPS = frozenset(
     "only options order_by outerjoin prefetch_related select_from select_related subquery using values values_list "
     "where with_entities".split()
 )
+# These come with a query, and are none themselves.
+_AROUND = frozenset(
+    "cursor connect connection get_connection acquire release begin commit rollback close flush refresh add "
+    "add_all expunge".split()
+)
+_ANSWERS = frozenset("fetchall fetchone fetchmany fetch_all fetch_one".split())
 _JOINS = frozenset(("join", "outerjoin"))
 _SUMS = frozenset(
     "aggregate annotate group_by distinct having Sum Avg Count Max Min Window OuterRef Subquery".split()
@@ -109,9 +116,13 @@ class _Counting:
             parts.update(chain)
             asked = _asked(module, function, call, chain)
             if not asked.remote:
-                inner = self._called(module, function, call, depth)
+                # `pool.submit(self.orders.totals, day)` makes a call of its own.
+                run = next((made for part in chain if (made := handed(part)) is not None), call)
+                inner = self._called(module, function, run, depth)
                 if inner is not None:
                     inner.own = 0
+                    if inner.queries:
+                        asked.queries = asked.rows = 0  # a query by its name is what its body sends
                     asked.add(inner)
                 elif _says_sum(call):
                     asked.sums += 1
@@ -182,6 +193,10 @@ def _is_query(dotted: str, chain: list[ast.Call]) -> bool:
     if dotted.startswith(("select()", "sa.select()")):
         return False
     first = chain[-1]
+    if first is chain[0] and (
+        last(dotted) in _AROUND or (last(dotted) in _ANSWERS and not (first.args or first.keywords))
+    ):
+        return False
     if _DATABASE.search(dotted):
         # `session.get("name")` reads the session of a browser.
         named = first.args[0] if first.args and last(path(first.func)) == "get" else None

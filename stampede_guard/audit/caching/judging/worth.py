@@ -54,6 +54,12 @@ _ONE = re.compile(r"(?:^|_)(?:id|pk|slug|uuid|guid|hash|name|ip|key|address|url|
 # What most frameworks hand in: no part of a key that callers choose.
 _HANDED = frozenset(("self", "cls", "request", "db", "session", "redis", "cache", "client"))
 _STAFF = re.compile(r"admin|is_staff|staff_|superuser|moderator|permission_required|roles?_required", re.I)
+_STAFF_WORDS = frozenset("admin admins staff superuser moderator moderators".split())
+_STAFF_TOLD = re.compile(
+    r"\bfor (?:the |all )?(?:admin|staff|moderator)|\b(?:admin|administrator|staff|moderator)s? only", re.I
+)
+# Every user who is logged in passes the other tests.
+_ROLE = re.compile(r"user\.(?:is|has)_(?!authenticated|active|anonymous|verified|valid|usable)\w+$")
 _FIRST = 3  # statements that may turn callers away
 _ROW_BASES = re.compile(r"^(?:Base|\w*Model|\w*Document|Entity)$")
 
@@ -88,7 +94,19 @@ def level_unless_little(module: Module, function: Function, *, lifetime: ast.exp
 
 
 def level_of_fill(module: Module, function: Function, read: Access, write: Access) -> Level:
+    if _computes_what_is_given(function):
+        return "warning"  # like a decorator: one definition for all that its callers compute
     return level_of(module, function, key=read.key, between=(read.call, write.call), lifetime=write.call)
+
+
+def _computes_what_is_given(function: Function) -> bool:
+    """`get_or_run(key, load)`, which calls `load`. `with session_factory() as session` only opens something."""
+    given = function.parameters - {"self", "cls"}
+    opened = [item.context_expr for block in function.withs for item in block.items]
+    return any(
+        isinstance(call.func, ast.Name) and call.func.id in given and call not in opened
+        for call in function.calls
+    )
 
 
 def costs_little(module: Module, function: Function, read: Access, write: Access) -> bool:
@@ -107,11 +125,13 @@ def facts(
     """The points of each fact: the work of a miss, who waits for it, and how many share a key."""
     made = miss(module, function, _span(function, between))
     said, chosen = _named(module, function, key)
+    one = -bool(chosen) - any(map(_ONE.search, chosen))
     return {
         **_work(function, made),
         "serving": int(serves(module, function) or _is_of_view(function)),
-        "aside": -3 * (_is_aside(module) or _is_for_staff(function)),
-        "apart": -2 if _is_of_row(function) else -bool(chosen) - any(map(_ONE.search, chosen)),
+        "aside": -9 if _is_for_staff(function) else -3 * is_aside(module),
+        # Another service is slow, and so callers of one key meet there.
+        "apart": 0 if made.remote else -2 if _is_of_row(function) else one,
         "user": -4 * (any(map(_USER.search, said)) or _is_of_user(function)),
         "text": -4 * (not _TEXTS.isdisjoint(said)),
         "day": -_lasts_a_day(module, lifetime),
@@ -143,7 +163,8 @@ def _place(module: Module) -> str:
     return "/".join(module.path.replace("\\", "/").split("/")[-_NEAREST:])
 
 
-def _is_aside(module: Module) -> bool:
+def is_aside(module: Module) -> bool:
+    """Whether the file is for administrators, commands, tasks or monitoring, by its name."""
     place = _place(module)
     if _ASIDE_PLACES.search(place):
         return True
@@ -151,17 +172,37 @@ def _is_aside(module: Module) -> bool:
 
 
 def _is_for_staff(function: Function) -> bool:
-    """`@admin_required`, or `if not user.is_staff: abort(403)` among the first statements."""
+    """`admin_totals`, "Totals for admins.", `@admin_required`, or `if not user.is_staff: abort(403)` at first."""
+    cls = owner_class(function)
+    named = {*words(function.name), *(words(cls.name) if cls is not None else ())}
+    if not _STAFF_WORDS.isdisjoint(named) or _STAFF_TOLD.search(_told(function)):
+        return True
     if any(_STAFF.search(ast.unparse(decorator)) for decorator in function.node.decorator_list):
         return True
     return any(
         isinstance(first, ast.If)
         and not first.orelse
-        and isinstance(first.test, ast.UnaryOp)
-        and _STAFF.search(ast.unparse(first.test)) is not None
+        and _asks_for_a_role(first.test)
         and _leaves(first.body[-1])
         for first in function.node.body[:_FIRST]
     )
+
+
+def _told(function: Function) -> str:
+    """The first line of its docstring."""
+    return (ast.get_docstring(function.node) or "").partition("\n")[0]
+
+
+def _asks_for_a_role(test: ast.expr) -> bool:
+    """`not user.is_staff`, `not user.is_editor and not user.is_author`."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=asked):
+            said = ast.unparse(asked)
+            return _STAFF.search(said) is not None or _ROLE.search(said) is not None
+        case ast.BoolOp(op=ast.And(), values=values):
+            return all(map(_asks_for_a_role, values))
+        case _:
+            return False
 
 
 def _leaves(node: ast.stmt) -> bool:

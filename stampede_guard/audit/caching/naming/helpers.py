@@ -13,7 +13,8 @@ READ_WORDS = frozenset(
     "get read load fetch lookup retrieve check find try query hit peek obtain aget".split()
 )
 WRITE_WORDS = frozenset(
-    "set save put store write add insert populate persist update into aset cache push remember record fill".split()
+    "set save put store write add insert upsert populate persist update into aset cache push remember record "
+    "fill".split()
 )
 NOT_ACCESS = frozenset(
     "key keys ttl timeout stats statistics config settings client backend prefix manager service "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.judging.cost import cost
+from stampede_guard.audit.caching.judging.static import makes_one_object
 from stampede_guard.audit.caching.judging.worth import level_of
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import Decoration, decorations
@@ -23,6 +24,8 @@ _NAMES = frozenset(
 def check(module: Module) -> Iterator[Violation]:
     for decoration in decorations(module):
         if decoration.name not in _NAMES or decoration.function.is_async or decoration.keyword("condition"):
+            continue
+        if makes_one_object(decoration.function):
             continue
         yield Violation(
             node=decoration.node,
@@ -55,7 +58,8 @@ RULE = Rule(
         "misses. Without `lock=`, two threads can corrupt the dict itself.",
         example="@cached(TTLCache(1024, 60), lock=Lock())\ndef public_key(kid): ...",
         instead="@cached(TTLCache(1024, 60), condition=Condition())\ndef public_key(kid): ...",
-        unless="One thread calls it. `lru_cache` of the standard library is not reported: it is for pure "
+        unless="One thread calls it, or it makes one object (a client, settings): without parameters and queries, "
+        "that is not reported. `lru_cache` of the standard library is not reported: it is for pure "
         "functions.",
         sure="High: the import says which decorator it is. "
         "A warning if a miss is much work: see SG201, else information.",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from stampede_guard.audit.fixes.decorators import memo_on_coroutine
 from stampede_guard.audit.rule import Documentation, Rule, Violation
-from stampede_guard.audit.source.decorations import decorations
+from stampede_guard.audit.source.decorations import Decoration, decorations
 from stampede_guard.audit.source.model import Module
 
 _NAMES = frozenset(
@@ -26,28 +27,52 @@ def check(module: Module) -> Iterator[Violation]:
                 "second caller awaits a used-up coroutine",
                 function=decoration.function.name,
             )
+        elif decoration.name in _NAMES and _gives_a_generator(decoration):
+            yield Violation(
+                node=decoration.node,
+                message=f"{decoration.tail} keeps the generator of {decoration.function.name}(), not its values: "
+                "after the first caller it is used up, and the others get nothing",
+                function=decoration.function.name,
+            )
+
+
+def _gives_a_generator(decoration: Decoration) -> bool:
+    """Whether the function itself yields. A decorator between may turn the generator into something else."""
+    node = decoration.function.node
+    return node.decorator_list[-1] is decoration.node and any(map(_yields, node.body))
+
+
+def _yields(node: ast.AST) -> bool:
+    if isinstance(node, ast.Yield | ast.YieldFrom):
+        return True
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        return False
+    return any(map(_yields, ast.iter_child_nodes(node)))
 
 
 RULE = Rule(
     code="SG107",
     name="sync-cache-on-async",
-    summary="`lru_cache`, `cache`, cachetools on `async def`: the second caller gets a used-up coroutine",
+    summary="`lru_cache`, `cache`, cachetools on `async def`: the second caller gets a used-up coroutine; "
+    "the same on a generator",
     confidence="high",
     scope="process",
-    hints=((b"async def",), (b"lru_cache", b"functools", b"cachetools", b"cached_property")),
+    hints=((b"async def", b"yield"), (b"lru_cache", b"functools", b"cachetools", b"cached_property")),
     check=check,
     fix=memo_on_coroutine,
     fixes=("unsafe",),
     guide="migrating.md#from-lru_cache-with-a-time-bucket",
     documentation=Documentation(
-        what="A cache for plain functions decorates an `async def`.",
+        what="A cache for plain functions decorates an `async def` or a generator.",
         why="It stores what the call returns: a coroutine, which can be awaited once. The second caller "
-        "gets `RuntimeError: cannot reuse already awaited coroutine`.",
+        "gets `RuntimeError: cannot reuse already awaited coroutine`. A generator is used up after the first caller, "
+        "and the others find it empty.",
         example="@lru_cache\nasync def settings(): ...",
         instead="@locked_cache(ttl=300)\nasync def settings() -> Settings: ...",
         unless="The function is called once per key. Then the cache is not needed.",
         sure="High.",
         fix="Unsafe: `@lru_cache` becomes `@locked_cache(ttl=300)`. The 300 seconds are a guess; the "
-        "lifetime of a TTLCache is kept. None for cached properties and methods.",
+        "lifetime of a TTLCache is kept. None for cached properties and methods, and none for generators: "
+        "return a list.",
     ),
 )

@@ -6,10 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
+from stampede_guard.audit.caching.judging.misses import miss
+from stampede_guard.audit.finding import Level
 from stampede_guard.audit.fixes.decorators import below_the_route
 from stampede_guard.audit.rule import Documentation, Rule, Violation
-from stampede_guard.audit.source.model import Module
-from stampede_guard.audit.source.routes import is_route
+from stampede_guard.audit.source.model import Function, Module
+from stampede_guard.audit.source.routes import is_route, registers
 from stampede_guard.audit.source.words import is_cachy, last, path
 
 
@@ -25,8 +27,23 @@ def check(module: Module) -> Iterator[Violation]:
                     function=function.name,
                 )
                 break
+            if above is not None and registers(decorator):
+                yield Violation(
+                    node=above,
+                    message=f"the cache decorator stands above the one that registers {function.name}() for templates, "
+                    "so they call it uncached: put it below",
+                    level=_level(module, function),
+                    function=function.name,
+                )
+                break
             if _is_cache(decorator):
                 above = decorator
+
+
+def _level(module: Module, function: Function) -> Level:
+    """Information if each call asks nobody: then no cache was needed."""
+    asked = miss(module, function)
+    return "warning" if asked.queries or asked.remote or asked.sums else "information"
 
 
 def _is_cache(decorator: ast.expr) -> bool:
@@ -45,25 +62,31 @@ def _is_cache(decorator: ast.expr) -> bool:
 RULE = Rule(
     code="SG109",
     name="decorator-above-route",
-    summary="a cache decorator above `@app.get`: it caches nothing",
+    summary="a cache decorator above `@app.get` or `@register.filter`: it caches nothing",
     confidence="high",
     scope="process",
     hints=(
         (b"cache", b"Cache", b"memoize"),
         (re.compile(rb"@[\w.]*[cC]ache"), re.compile(rb"@[\w.]*memoize")),
-        (re.compile(rb"@\w+\.(?:get|post|put|delete|patch|route|api_route|head|options|websocket)\("),),
+        (
+            re.compile(rb"@(?:\w+\.)*(?:register|library)\."),
+            re.compile(rb"@\w+\.(?:app_)?(?:template_(?:filter|test|global)|context_processor)\b"),
+            re.compile(rb"@\w+\.(?:get|post|put|delete|patch|route|api_route|head|options|websocket)\("),
+        ),
     ),
     check=check,
     fix=below_the_route,
     fixes=("safe", "unsafe"),
     documentation=Documentation(
-        what="A cache decorator is written above `@app.get(...)`.",
+        what="A cache decorator is written above `@app.get(...)`, or above `@register.filter` and others that "
+        "register a function for templates.",
         why="Decorators apply from the bottom up. The route registers the bare function, and requests "
-        "never call the cached wrapper.",
+        "and templates never call the cached wrapper.",
         example='@cache(expire=60)\n@app.get("/rates")\nasync def rates(): ...',
         instead='@app.get("/rates")\n@locked_cache(ttl=60)\nasync def rates() -> Rates: ...',
         unless="The decorator only marks the function for a middleware.",
-        sure="High for FastAPI, Starlette and Flask routes.",
+        sure="High for FastAPI, Starlette and Flask routes, and for filters and tags of Django's and Flask's "
+        "templates; information for those that ask no database and no service.",
         fix="The decorator moves below the route's. Safe for `locked_cache` on a route for GET: every "
         "parameter is in its key. Unsafe for other caches: they start to work, and their keys may not "
         "distinguish all callers.",

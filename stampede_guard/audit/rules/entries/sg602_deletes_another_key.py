@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.caching.entries.deletions import LATER
 from stampede_guard.audit.caching.entries.families import bound_late, missed
-from stampede_guard.audit.caching.entries.memoized import PartialDeletion, partial_deletions
+from stampede_guard.audit.caching.entries.memoized import PartialDeletion, is_brief, partial_deletions
 from stampede_guard.audit.caching.fills import owned_name
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
@@ -44,6 +44,7 @@ def check(module: Module) -> Iterator[Violation]:
         yield Violation(
             node=partial.call,
             message=f"{owned_name(partial.function)}() {_reaches(partial)}",
+            level="information" if is_brief(partial.lifetime) else "warning",
             function=owned_name(partial.function),
         )
 
@@ -91,7 +92,7 @@ RULE = Rule(
             "Medium: keys are compared as texts with holes, and functions of the same file that build them are "
             "followed. "
             "High for a lambda in a loop. For `delete_memoized`, the parameters that calls in this file or in the "
-            "function's own file pass are compared."
+            "function's own file pass are compared; information if its entries live a minute at most."
         ),
         fix=("No automatic fix: only the program knows which of the two keys is right."),
     ),

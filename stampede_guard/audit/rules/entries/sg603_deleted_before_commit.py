@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.entries.commits import too_early
+from stampede_guard.audit.caching.entries.memoized import lives_briefly
 from stampede_guard.audit.caching.fills import owned_name
 from stampede_guard.audit.prefilter import STORES, Hint, Text
 from stampede_guard.audit.rule import Documentation, Rule, Violation
@@ -62,6 +63,7 @@ def check(module: Module) -> Iterator[Violation]:
                 node=found.call,
                 message=f"{owned_name(function)}() deletes a cache entry {reason}: a reader in between stores the old "
                 "value again, and it stays",
+                level="information" if lives_briefly(module, found.call) else "warning",
                 function=owned_name(function),
             )
             break
@@ -99,7 +101,8 @@ RULE = Rule(
             "Medium. Silent if the entry is deleted again after the commit, and for one-time secrets, counters "
             "and marks, "
             "by the words of their keys. Silent, too, if a callee is given the session and may commit. The settings "
-            "are those that `manage.py` names."
+            "are those that `manage.py` names. Information if `delete_memoized` names a function whose entries live a "
+            "minute at most."
         ),
         fix=("No automatic fix: `on_commit` also changes what happens in tests and on a rollback."),
     ),

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stampede_guard.audit.caching.entries.standins import StandIn, returned, stored
+from stampede_guard.audit.caching.across.behind import unlocked_uses
+from stampede_guard.audit.caching.entries.standins import StandIn, kept, returned, stored
 from stampede_guard.audit.caching.fills import owned_name
+from stampede_guard.audit.caching.judging.worth import is_aside
+from stampede_guard.audit.finding import Level
 from stampede_guard.audit.prefilter import STORES, Hint
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import Decoration, decorations
@@ -17,6 +20,7 @@ from stampede_guard.audit.source.programs import is_started_by_hand
 _KEEP_NONE = re.compile(
     r"^functools\.(?:lru_cache|cache)\b|^cachetools\.(?:func\.)?(?:cached|ttl_cache|lru_cache)\b|^async_lru\.alru_cache\b"
     r"|^fastapi_cache\.decorator\.cache\b|^asyncache\.cached\b"
+    r"|^cache_memoize\.cache_memoize\b|^diskcache\.\w*(?:Cache|Index)\(\)\.memoize\b"
 )
 # These ask again if they find None.
 _FORGET_NONE = re.compile(r"^(?:flask_cach\w*|aiocache)\b")
@@ -25,6 +29,8 @@ _DECORATES: Hint = (
     re.compile(rb"@(?:functools\.)?cache\b"),
     b" cache as ",
     b" cached as ",
+    # Decorators of the project, which are followed.
+    re.compile(rb"@(?!(?:functools\.)?cache\b)(?:\w+\.)*\w*[cC]ache\w*"),
 )
 # The words of exceptions that another attempt may not raise.
 _PASSING: Hint = (
@@ -55,17 +61,27 @@ _PASSING: Hint = (
     ),
     *(b"RateLimitError", b"OpenAIError", b"RpcError", b"Unavailable"),
 )
+# Dicts and values of the process.
+_KEEPS: Hint = (re.compile(rb"(?i:cache)\w*\["), re.compile(rb"\bglobal\b[^\n]*(?i:cache)"))
 _LET_THROUGH = frozenset("response_filter unless skip_cache_func condition cache_filter".split())
 
 
 def check(module: Module) -> Iterator[Violation]:
+    # Few wait for what only administrators or a monitor ask, and they ask again.
+    level: Level = "information" if is_aside(module) else "warning"
+    own = {decoration.node for decoration, _name in unlocked_uses(module)}
     for decoration in decorations(module):
-        found = _of_a_decorator(module, decoration)
+        if decoration.node in own:
+            found = returned(decoration.function)
+            found = None if found is None or found.is_falsy else found  # it may ask again if it finds nothing
+        else:
+            found = _of_a_decorator(module, decoration)
         if found is not None:
             yield Violation(
                 node=decoration.node,
                 message=f"{decoration.tail} keeps the {found.said} that {decoration.function.name}() returns after a "
                 "failure: one failed attempt answers for the whole lifetime",
+                level=level,
                 function=decoration.function.name,
             )
     for fill, found in stored(module):
@@ -73,7 +89,16 @@ def check(module: Module) -> Iterator[Violation]:
             node=fill.write.call,
             message=f"{owned_name(fill.function)}() also stores the {found.said} of a failure (line "
             f"{found.handler.lineno}): one failed attempt answers for the whole lifetime",
+            level=level,
             function=owned_name(fill.function),
+        )
+    for function, node, found in kept(module):
+        yield Violation(
+            node=node,
+            message=f"{owned_name(function)}() also keeps the {found.said} of a failure (line "
+            f"{found.handler.lineno}): one failed attempt answers for the whole lifetime",
+            level=level,
+            function=owned_name(function),
         )
 
 
@@ -96,13 +121,13 @@ RULE = Rule(
     confidence="medium",
     scope="fleet",
     hints=((*STORES, b"memoize"), (b"except",), _PASSING),
-    near=lambda text: text.traces.may_fill or text.has_any(_DECORATES),
+    near=lambda text: text.has_any(_DECORATES) or text.has_any(_KEEPS) or text.traces.may_fill,
     check=check,
     documentation=Documentation(
         what=(
             "A query or a request fails, the handler of a passing exception (`Exception`, a time-out, a refused "
-            "connection) gives a constant instead, and this constant is stored with the usual lifetime: by hand, or by "
-            "a cache decorator around the function."
+            "connection) gives a constant instead, and this constant is stored with the usual lifetime: by hand, also "
+            "in a dict or a global of the process, or by a cache decorator around the function."
         ),
         why=(
             "One failure of a second is served until the entry expires, `lru_cache` serves it until the process ends. "
@@ -114,7 +139,9 @@ RULE = Rule(
         "(`@locked_cache(ttl=300, error_ttl=5)`).",
         unless="The constant is the answer to this failure, for as long as the entry lives.",
         sure="Medium. Exceptions that are answers (`DoesNotExist`, `ValueError`), values that are tested before they "
-        "are stored, entries of at most a minute, and stand-ins that count as a miss are left out.",
+        "are stored, entries of at most a minute, and stand-ins that count as a miss are left out. "
+        "Decorators of the project are followed; below them, empty values are left out, too. Information in places for "
+        "administrators, commands, tasks and monitoring.",
         fix="No automatic fix: only the program knows what its callers do with an exception.",
     ),
 )

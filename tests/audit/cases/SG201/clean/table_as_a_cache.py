@@ -42,3 +42,11 @@ def under_a_lock(url):
         if row is None:
             row = PageCache.objects.create(url=url, text=requests.get(url).text)
         return row
+
+
+def other_rows(db, url, day):
+    text = db.fetch_val("SELECT text FROM page_cache WHERE url = :url", {"url": url})
+    if text is None:
+        text = requests.get(url).text
+        db.execute("INSERT INTO text_cache (day, text) VALUES (:day, :text)", {"day": day, "text": text})
+    return text
