@@ -53,6 +53,7 @@ def test_sound_code_is_left_alone(path: Path) -> None:
         ("SG304", 3),
         ("SG306", 5),
         ("SG307", 3),
+        ("SG308", 2),
         ("SG402", 2),
         ("SG404", 1),
         ("SG405", 2),
