@@ -11,12 +11,13 @@ from stampede_guard.audit.caching.entries.shared import is_shared, names_a_serve
 from stampede_guard.audit.caching.imported import followed_function
 from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.origins import annotated
-from stampede_guard.audit.source.words import last, names_in, path, text_of, words
+from stampede_guard.audit.source.words import is_locky, last, names_in, path, text_of, words
 
 HASHES = re.compile(r"(?<![\w.])hash\(")
 ADVISORY = re.compile(r"advisory_(?:xact_)?lock", re.IGNORECASE)
 _NUMBERS = frozenset("int float bool len round abs sum id time".split())
 _NUMBERED = frozenset("id pk count number version index size port year day".split())
+_OF_A_FLEET = frozenset("advisory distributed redis pg postgres cluster".split())
 _DELETES = frozenset("delete delete_many adelete unlink touch expire ttl incr decr".split())
 
 
@@ -74,6 +75,8 @@ def _becomes(module: Module, function: Function, seed: ast.Call) -> str:
         if call is seed:
             continue
         if not isinstance(call.func, ast.Attribute):
+            if _locks_for_all(call) and any(has(node) for node in (*call.args, *call.keywords)):
+                return "lock id"
             if _is_handed_to_a_store(module, function, call, has):
                 return "key"
             continue
@@ -91,6 +94,12 @@ def _becomes(module: Module, function: Function, seed: ast.Call) -> str:
         if any(map(has, key)):
             return "key"
     return ""
+
+
+def _locks_for_all(call: ast.Call) -> bool:
+    """`try_advisory_lock(session, number)`: a function of the project, by its name."""
+    name = last(path(call.func))
+    return is_locky(name) and not _OF_A_FLEET.isdisjoint(words(name))
 
 
 def _is_handed_to_a_store(
