@@ -66,6 +66,7 @@ def test_sound_code_is_left_alone(path: Path) -> None:
         ("SG609", 4),
         ("SG610", 3),
         ("SG611", 4),
+        ("SG613", 3),
     ],
 )
 def test_each_trap_of_a_file_is_reported_once(case: str, count: int) -> None:
