@@ -24,13 +24,19 @@ def kept(module: Module) -> Iterator[tuple[ast.Call, Function]]:
     for function in module.functions_with(TASKS):
         if not _retries(function) or lockuse.deletes(function) or "release" in _called(function):
             continue
-        if any(
-            isinstance(node, ast.Attribute) and node.attr == "retries" for node in ast.walk(function.node)
-        ):
-            continue  # it knows that it is a retry
         mark = _mark(module, function)
-        if mark is not None and not _is_short(mark) and _works_after(function, mark):
+        if mark is None or _is_short(mark) or _knows_that_it_is_a_retry(function, mark):
+            continue
+        if _works_after(function, mark):
             yield mark, function
+
+
+def _knows_that_it_is_a_retry(function: Function, mark: ast.Call) -> bool:
+    """`if not self.request.retries and redis.get(key): return`."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "retries" and node.lineno <= (mark.end_lineno or 0)
+        for node in ast.walk(function.node)
+    )
 
 
 def _retries(function: Function) -> bool:

@@ -42,3 +42,12 @@ def waits(self, order):
         raise self.retry(countdown=10)
     body = render(order)
     post(body)
+
+
+@app.task(bind=True, autoretry_for=(Exception,))
+def first_time_only(self, order):
+    if self.request.retries == 0 and redis.get(f"sent:{order}"):
+        return
+    redis.setex(f"sent:{order}", 3600, "1")
+    body = render(order)
+    post(body)

@@ -21,4 +21,4 @@ def register(self, number, key=None):
         row = load(number)
         confirm(row)
     except Error as error:
-        raise self.retry(exc=error)
+        raise self.retry(exc=error, countdown=60 * 2**self.request.retries)
