@@ -56,6 +56,7 @@ def test_sound_code_is_left_alone(path: Path) -> None:
         ("SG308", 2),
         ("SG309", 2),
         ("SG310", 2),
+        ("SG311", 2),
         ("SG402", 2),
         ("SG404", 1),
         ("SG405", 2),
