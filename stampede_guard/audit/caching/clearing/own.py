@@ -18,13 +18,14 @@ from stampede_guard.audit.caching.imported import built, follow, followed_functi
 from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.words import is_cachy, last, path, words
 
-CLEARS = re.compile(r"\bcache_clear\s*\(|\w*cache\w*\.(?:clear|pop)\s*\(|\bdel\s+\w*cache", re.IGNORECASE)
+CLEARS = re.compile(r"cache_clear\s*\(|cache\w*\.(?:clear|pop)\s*\(|\bdel\s+\w*cache", re.IGNORECASE)
 _LRU = re.compile(r"^functools\.(?:lru_cache|cache)$")
-_VERBS = frozenset(
+VERBS = tuple(
     "clear invalidate reset bust evict flush purge forget drop delete remove refresh reload".split()
 )
+_VERBS = frozenset(VERBS)
 _HELPERS = re.compile(
-    rf"\b_?(?:{'|'.join(sorted(_VERBS))})_\w*cache|\w*cache_?(?:clear|invalidate|reset)\w*\s*\(", re.I
+    rf"\b_?(?:{'|'.join(sorted(_VERBS))})_\w*cache|cache_?(?:clear|invalidate|reset)\w*\s*\(", re.I
 )
 _DICTS = re.compile(
     r"^(?:dict|(?:collections\.)?(?:OrderedDict|defaultdict)|cachetools\.\w+|(?:\w+\.)*(?:TTLCache|LRUCache|LFUCache))$"

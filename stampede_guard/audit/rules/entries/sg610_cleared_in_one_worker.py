@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stampede_guard.audit.caching.clearing.own import cleared
+from stampede_guard.audit.caching.clearing.own import VERBS, cleared
 from stampede_guard.audit.caching.fills import owned_name
+from stampede_guard.audit.prefilter import Hint, Text
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
 
@@ -24,6 +25,21 @@ def check(module: Module) -> Iterator[Violation]:
         )
 
 
+# Each begins with literal text, so that it is searched for as fast as that.
+_CLEARS: Hint = (
+    b"cache_clear",
+    re.compile(rb"ache\w*\.(?:clear|pop)\("),
+    re.compile(rb"ACHE\w*\.(?:clear|pop)\("),
+    re.compile(rb"\bdel \w*(?:ache|ACHE)"),
+    re.compile(rb"cache_?(?:clear|invalidate|reset)"),
+    *(re.compile(verb.encode() + rb"_\w*cache") for verb in VERBS),
+)
+
+
+def _may_apply(text: Text) -> bool:
+    return text.has_any(_CLEARS)
+
+
 RULE = Rule(
     code="SG610",
     name="cleared-in-one-worker",
@@ -31,17 +47,8 @@ RULE = Rule(
     "value",
     confidence="medium",
     scope="fleet",
-    hints=(
-        (
-            b"cache_clear",
-            re.compile(rb"(?i)cache\w*\.(?:clear|pop)\(|\bdel \w*cache"),
-            re.compile(
-                rb"(?i)(?:clear|invalidate|reset|bust|evict|flush|purge|forget|drop|delete|remove|refresh|reload)_\w*cache"
-            ),
-            re.compile(rb"(?i)cache_?(?:clear|invalidate|reset)"),
-        ),
-        (b"@", b"commit", b"save", b"execute", b"delete", b"request"),
-    ),
+    hints=((b"cache", b"Cache", b"CACHE"),),
+    near=_may_apply,
     check=check,
     documentation=Documentation(
         what=(

@@ -30,7 +30,7 @@ RULE = Rule(
     confidence="high",
     scope="fleet",
     hints=(
-        (re.compile(rb"[fF][oO][rR][\s_]+[uUnN]"),),
+        (b"for_update", re.compile(rb"(?:FOR|for)\s+(?:NO\s+KEY\s+|no\s+key\s+)?(?:UPDATE|update)\b")),
         (b"fetch", b".commit("),
     ),
     check=check,

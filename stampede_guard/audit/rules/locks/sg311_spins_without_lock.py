@@ -121,7 +121,12 @@ RULE = Rule(
     summary="a loop whose `continue` leaves out its pause while another process has the lock",
     confidence="high",
     scope="fleet",
-    hints=((b"while ",), (b"continue",), (b"lock", b"Lock", b"acquire")),
+    hints=(
+        (b"while ",),
+        (b"continue",),
+        (re.compile(rb"acquire\(|[lL]ock\w*\("),),
+        (b"sleep", b"wait", b"pause", b"delay"),
+    ),
     check=check,
     documentation=Documentation(
         what=(
