@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from stampede_guard.audit.caching.accesses import access_of
-from stampede_guard.audit.caching.entries.shared import is_shared
+from stampede_guard.audit.caching.entries.shared import is_shared, names_a_server
+from stampede_guard.audit.caching.imported import followed_function
 from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.origins import annotated
-from stampede_guard.audit.source.words import last, names_in, path, text_of, words
+from stampede_guard.audit.source.words import is_locky, last, names_in, path, text_of, words
 
 HASHES = re.compile(r"(?<![\w.])hash\(")
 ADVISORY = re.compile(r"advisory_(?:xact_)?lock", re.IGNORECASE)
 _NUMBERS = frozenset("int float bool len round abs sum id time".split())
 _NUMBERED = frozenset("id pk count number version index size port year day".split())
+_OF_A_FLEET = frozenset("advisory distributed redis pg postgres cluster".split())
 _DELETES = frozenset("delete delete_many adelete unlink touch expire ttl incr decr".split())
 
 
@@ -70,7 +72,13 @@ def _becomes(module: Module, function: Function, seed: ast.Call) -> str:
         return node is not None and (_contains(node, seed) or bool(names_in(node) & held))
 
     for call in function.calls:
-        if call is seed or not isinstance(call.func, ast.Attribute):
+        if call is seed:
+            continue
+        if not isinstance(call.func, ast.Attribute):
+            if _locks_for_all(call) and any(has(node) for node in (*call.args, *call.keywords)):
+                return "lock id"
+            if _is_handed_to_a_store(module, function, call, has):
+                return "key"
             continue
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
         if any(map(has, given)) and ADVISORY.search(_statement(module, function, given)):
@@ -86,6 +94,46 @@ def _becomes(module: Module, function: Function, seed: ast.Call) -> str:
         if any(map(has, key)):
             return "key"
     return ""
+
+
+def _locks_for_all(call: ast.Call) -> bool:
+    """`try_advisory_lock(session, number)`: a function of the project, by its name."""
+    name = last(path(call.func))
+    return is_locky(name) and not _OF_A_FLEET.isdisjoint(words(name))
+
+
+def _is_handed_to_a_store(
+    module: Module, function: Function, call: ast.Call, has: Callable[[ast.AST | None], bool]
+) -> bool:
+    """`cached_result(compute, cache_key)`: a function of the project that uses the key. If its file is not there, its
+    module's name and the key's name decide.
+    """
+    if not isinstance(call.func, ast.Name):
+        return False
+    own = module.callee(call, function)
+    found = (module, own) if own is not None else followed_function(module, call.func.id)
+    if found is None:
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        named = any(has(node) and "key" in words(last(path(node))) for node in given)
+        return named and names_a_server(module.imports.get(call.func.id, "").rpartition(".")[0])
+    other, helper = found
+    spec = helper.node.args
+    names = [one.arg for one in (*spec.posonlyargs, *spec.args)]
+    given_names = {name for name, node in zip(names, call.args, strict=False) if has(node)}
+    given_names |= {keyword.arg for keyword in call.keywords if keyword.arg and has(keyword.value)}
+    return bool(given_names) and _is_a_key_in(other, helper, given_names)
+
+
+def _is_a_key_in(module: Module, helper: Function, names: set[str]) -> bool:
+    """Whether a function passes one of these names as a key to a store that processes share."""
+    for _node, bound, value in helper.bindings:
+        if names_in(value) & names and not any(isinstance(node, ast.Call) for node in ast.walk(value)):
+            names = {*names, *bound}
+    for call in helper.calls:
+        access = access_of(module, helper, call) if is_shared(module, call, helper) else None
+        if access is not None and any(names_in(node) & names for node in access.key):
+            return True
+    return False
 
 
 def _returned_into(module: Module, function: Function, seed: ast.Call) -> str:

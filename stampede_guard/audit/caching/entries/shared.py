@@ -32,3 +32,8 @@ def is_server(module: Module, receiver: ast.expr, function: Function | None) -> 
     if said & _SHORT:
         return True
     return bool(_SERVERS.search(origin(module, receiver, function) or module.resolve(receiver)))
+
+
+def names_a_server(dotted: str) -> bool:
+    """`shop.redis`: a module of the project about such a store."""
+    return bool(_SERVERS.search(dotted))

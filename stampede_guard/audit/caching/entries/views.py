@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from stampede_guard.audit.caching.imported import built, follow
+from stampede_guard.audit.caching.imported import built, follow, followed_function
 from stampede_guard.audit.source.decorations import Decoration, decorations, receiver_of
 from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.origins import annotated
@@ -36,12 +36,113 @@ _MAINS = ("main", "app.main", "src.main", "app", "server")
 _BUILDER = re.compile(r"\.init\([^)]*key_builder", re.DOTALL)
 
 
+# What a decorator of the project says if it distinguishes callers.
+_OF_CALLERS = re.compile(
+    r"user|auth|session|cookie|token|tenant|account|identity|vary|headers|principal|email|staff|role|perm|scope",
+    re.I,
+)
+# Methods of Django REST framework in which the caller decides what others see.
+_BEHIND = frozenset("get_queryset get_object filter_queryset get_serializer_context get_context_data".split())
+_SHOWS = frozenset("get list retrieve dispatch".split())
+
+
 def unkeyed_requests(module: Module) -> Iterator[tuple[Decoration, str]]:
     """The decorators, each with a part of the request that its function reads."""
     for decoration in decorations(module):
-        part = _read_beside_the_key(module, decoration)
+        part = _read_beside_the_key(module, decoration) or _read_beside_an_own_key(module, decoration)
         if part:
             yield decoration, part
+    yield from _of_classes(module)
+
+
+def _of_classes(module: Module) -> Iterator[tuple[Decoration, str]]:
+    """`@method_decorator(cache_page(60), name="list")` of a class."""
+    if "cache_page" not in module.source or "vary_on_" in module.source:
+        return
+    for cls in module.classes:
+        for node in cls.decorator_list:
+            if last(path(_called(node))) != "cache_page":
+                continue
+            for function in module.functions:
+                if function.cls is cls and function.name in (*_BEHIND, *_SHOWS):
+                    part = _part(function, ("self.request", "request"), _CALLER)
+                    if part:
+                        yield Decoration(function, node, None, "cache_page", ""), part
+                        break
+
+
+def _read_beside_an_own_key(module: Module, decoration: Decoration) -> str:
+    """What a view reads of its caller, under a decorator of the project whose key has nothing of callers."""
+    function = decoration.function
+    target = decoration.call.func if decoration.call is not None else decoration.node
+    if not isinstance(target, ast.Name) or not is_cachy(target.id):
+        return ""
+    if _OF_CALLERS.search(target.id) or "request" not in function.parameters:
+        return ""
+    part = _caller_behind(module, function)
+    if not part or (decoration.call is not None and _may_key(decoration.call)):
+        return ""
+    return part if _is_keyed_without_callers(module, target.id) else ""
+
+
+def _may_key(call: ast.Call) -> bool:
+    """`cache_view(60, key=by_user)`: a function or a word of the call may bring the caller into the key."""
+    given = [*call.args, *(option.value for option in call.keywords)]
+    return any(
+        isinstance(node, ast.Lambda | ast.Name) and not path(node).isupper() for node in given
+    ) or bool(_OF_CALLERS.search(ast.unparse(call)))
+
+
+def _caller_behind(module: Module, function: Function) -> str:
+    """`request.user`, in the view or in the methods of its class that it relies on."""
+    part = _part(function, ("request", "self.request"), _CALLER)
+    if part or function.cls is None:
+        return part
+    relied = {last(path(call.func)) for call in function.calls if path(call.func).startswith("self.")}
+    if any(path(call.func).startswith("super()") for call in function.calls):
+        relied |= _BEHIND
+    for other in module.functions:
+        if other.cls is function.cls and other.name in relied:
+            part = _part(other, ("self.request",), _CALLER)
+            if part:
+                return part
+    return ""
+
+
+def _is_keyed_without_callers(module: Module, name: str) -> bool:
+    """Whether the decorator's file shows that it stores under a key, and names nothing of callers."""
+    own = [one for one in module.functions_named(name) if one.cls is None]
+    found = (module, own[0]) if len(own) == 1 else followed_function(module, name)
+    if found is None:
+        return False
+    other, decorator = found
+    said = _text(other, decorator)
+    for callee in {
+        other.callee(call, one) for one in other.functions if decorator in one.chain() for call in one.calls
+    }:
+        said += _text(other, callee) if callee is not None else ""
+    if _OF_CALLERS.search(said) or any(_gets_the_request(other, one, decorator) for one in other.functions):
+        return False
+    return "key" in said and "set" in said and is_cachy(said)
+
+
+def _gets_the_request(module: Module, function: Function, decorator: Function) -> bool:
+    """A function of another file may make the key of the request: `key_of(request)`."""
+    if decorator not in function.chain():
+        return False
+    return any(
+        "key" in last(path(call.func)).lower()
+        and any(last(path(node)) in ("request", "args", "kwargs") for node in call.args)
+        and module.callee(call, function) is None
+        for call in function.calls
+        if isinstance(call.func, ast.Name) and call.func.id in module.imports
+    )
+
+
+def _text(module: Module, function: Function) -> str:
+    lines = module.source.splitlines()[function.node.lineno - 1 : function.node.end_lineno]
+    said = "\n".join(line.partition("#")[0] for line in lines)
+    return said.replace(ast.get_docstring(function.node, clean=False) or "\0", "")
 
 
 def has_a_key_builder(module: Module) -> bool:
@@ -56,7 +157,7 @@ def _read_beside_the_key(module: Module, decoration: Decoration) -> str:
     keyed = _keyed(decoration)
     if decoration.tail == "cache_page":
         varies = any(last(path(_called(node))) in _VARIES for node in function.node.decorator_list)
-        return "" if varies or "vary_on_" in module.source else _part(function, ("request",), _CALLER)
+        return "" if varies or "vary_on_" in module.source else _caller_behind(module, function)
     if decoration.name == "fastapi_cache.decorator.cache":
         part = "" if keyed else _unseen(module, function)
         return "" if part and has_a_key_builder(module) else part

@@ -14,6 +14,9 @@ from stampede_guard.audit.source.model import Module
 
 _DICTS = re.compile(rb"(?:ache|ACHE|memo)\w*\[[^\n]*\] *= ")
 
+_DECORATED = re.compile(rb"@\w*cache")
+# Decorators of libraries whose keys are known; any file may set the key builder of fastapi-cache.
+_SETTLED = ("memoize", "cached", "cache_page")
 _OR_RUNS = (b"cache_or_", b"cached_or_", b"memo_or_")
 
 
@@ -36,7 +39,7 @@ def check(module: Module) -> Iterator[Violation]:
             node=decoration.node,
             message=f"{decoration.tail} has no key for {part}, which {decoration.function.name}() reads: callers with "
             "another one get this response",
-            confidence="medium" if decoration.name.startswith("fastapi_cache") else "high",
+            confidence="high" if decoration.tail in _SETTLED else "medium",
             function=decoration.function.name,
         )
 
@@ -47,7 +50,16 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _may_apply(text: Text) -> bool:
     return text.traces.may_fill or text.has_any(
-        (b"get_or_set", b"memoize", b".cached(", b"cache_page", b"fastapi_cache", _DICTS, *_OR_RUNS)
+        (
+            b"get_or_set",
+            b"memoize",
+            b".cached(",
+            b"cache_page",
+            b"fastapi_cache",
+            _DICTS,
+            _DECORATED,
+            *_OR_RUNS,
+        )
     )
 
 
@@ -66,7 +78,9 @@ RULE = Rule(
             "under a key "
             "that does not contain it. For decorators: `memoize` and `cached` of Flask-Caching on a view that reads "
             "`request.args`, the body, `current_user`, `g.user` or the session, Django's `cache_page` on a view that "
-            "reads `request.user`, and fastapi-cache on an endpoint that reads the request's query, cookies or user."
+            "reads `request.user`, and fastapi-cache on an endpoint that reads the request's query, cookies or user. "
+            "Also a decorator of the project whose file names nothing of callers, on a view that reads `request.user`, "
+            "itself or in `get_queryset()`."
         ),
         why=(
             "The first caller's value is served to everybody with the same key: the wrong page, the wrong language, or "

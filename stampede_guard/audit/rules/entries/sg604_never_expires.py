@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from stampede_guard.audit.caching.accesses import accesses
 from stampede_guard.audit.caching.entries.shared import is_server
 from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.prefilter import Hint
@@ -23,7 +24,16 @@ _ASKS = re.compile(
 _READS = frozenset("get hget hgetall mget get_many smembers lrange".split())
 _HINT: Hint = (b"lru_cache", re.compile(rb"@(?:functools\.)?cache\b(?!\.)"), b" cache as ")
 _SERVERS = (b"redis", b"Redis", b"REDIS", b"core.cache", b"flask_cach", b"memcache", b"valkey")
-_ASKED: Hint = (b".objects", b"session.", b".query", b"requests.", b"httpx.", b".cache_clear", *_SERVERS)
+_ASKED: Hint = (
+    b".objects",
+    b"session.",
+    b".query",
+    b"requests.",
+    b"httpx.",
+    b".cache_clear",
+    b"cache",
+    *_SERVERS,
+)
 
 
 def check(module: Module) -> Iterator[Violation]:
@@ -39,7 +49,8 @@ def check(module: Module) -> Iterator[Violation]:
         cleared = f"{function.name}.cache_clear" in module.source
         asks = any(_ASKS.search(path(call.func)) for call in function.calls)
         copies = any(_is_read(module, call, function) for call in function.calls)
-        if not ((asks or cleared) if routes(function.node) else (asks or copies) and not cleared):
+        stale = (asks or copies) and not cleared
+        if not ((asks or cleared) if routes(function.node) else stale or _is_above_a_cache(module, function)):
             continue
         yield Violation(
             node=decoration.node,
@@ -59,6 +70,12 @@ def _is_read(module: Module, call: ast.Call, function: Function) -> bool:
     )
 
 
+def _is_above_a_cache(module: Module, function: Function) -> bool:
+    """The function fills another cache, whose entries expire or are deleted. The memo outlives them."""
+    done = {access.what for access in accesses(module, function) if access.sure or access.helper}
+    return {"read", "write"} <= done
+
+
 RULE = Rule(
     code="SG604",
     name="never-expires",
@@ -70,7 +87,8 @@ RULE = Rule(
     documentation=Documentation(
         what=(
             "`functools.lru_cache` or `cache` decorates a function that queries a database or asks another "
-            "service, that reads a shared cache, or a route that does or whose entries are cleared."
+            "service, that reads a shared cache or fills another one, or a route that does or whose entries are "
+            "cleared."
         ),
         why=(
             "The entry has no lifetime, and `cache_clear()` reaches one process only. The other workers serve the old "

@@ -78,7 +78,7 @@ RULE = Rule(
                 b"nx=",
                 b"exat=",
             ),
-            *(b"advisory_", b"ADVISORY_"),
+            *(b"advisory_", b"ADVISORY_", b"distributed_"),
         ),
     ),
     check=check,

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from stampede_guard.audit.caching.imported import followed_function
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.programs import runs_alone
 from stampede_guard.audit.source.startup import is_elected, is_single_program, started
-from stampede_guard.audit.source.words import last, path
+from stampede_guard.audit.source.words import is_locky, last, path
 
 _NAMES = (
     r"(?:send_(?:\w+_)?(?:message|mail|email|notification|alert|sms)|notify_\w+|set_webhook|"
@@ -18,12 +19,23 @@ _NAMES = (
     r"run_(?:\w+_)?migrations?|migrate\w*|apply_migrations|upgrade_db|create_all|seed_\w+|create_(?:first|default|initial)_\w+|"
     r"init_db|create_db_and_tables|bootstrap_data|import_\w+_data|sync_\w+_to_\w+)"
 )
+_BEGINS = re.compile(rb"def (?:setup|init|prepare|bootstrap|start)\w*\(")
+_TAKEN = re.compile(rb"(?i)delete from|truncate|_locks?\(|reset_all")
 _EFFECTS = re.compile(f"^{_NAMES}$")
+
+
+# Functions that a start-up hook of another file calls, by their names.
+_PREPARES = re.compile(
+    r"^(?:setup|init|initiali[sz]e|prepare|bootstrap|startup|start)(?:_(?:db|database|databases|app|cache|storage|redis|all))?$"
+)
+_WIPES = re.compile(r"^\s*(?:delete\s+from\s+[\w.\"`]+\s*;?\s*$|truncate\b)", re.IGNORECASE)
+_FREES = re.compile(r"^(?:reset|clear|release|delete|remove|drop|free)_(?:all_)?(?:stale_)?locks?$")
 
 
 def check(module: Module) -> Iterator[Violation]:
     if is_single_program(module):
         return
+    yield from _wiped(module)
     for function in started(module):
         if is_elected(module, function):
             continue
@@ -37,6 +49,43 @@ def check(module: Module) -> Iterator[Violation]:
                     message=f"every worker does {name}() when it starts, at the same time as the others",
                     function=function.name,
                 )
+
+
+def _wiped(module: Module) -> Iterator[Violation]:
+    """What a worker that starts takes from those that run: rows, and locks."""
+    begins = [one for one in module.functions if _PREPARES.match(one.name)]
+    for function in dict.fromkeys((*started(module), *begins)):
+        if _FREES.match(function.name) or is_elected(module, function) or runs_alone(module, function):
+            continue
+        for call in function.calls:
+            what = _takes(module, call)
+            if what and not _under_a_lock(module, call):
+                yield Violation(
+                    node=call,
+                    message=f"each worker that starts {what}, also those of the workers that run",
+                    function=function.name,
+                )
+                break
+
+
+def _takes(module: Module, call: ast.Call) -> str:
+    name = last(path(call.func))
+    if _FREES.match(name) or module.resolve(call.func) == "redis_lock.reset_all":
+        return "frees all locks"
+    stated = call.args[0] if call.args and name in ("execute", "exec_driver_sql") else None
+    if isinstance(stated, ast.Call) and stated.args:  # `text("DELETE ...")`
+        stated = stated.args[0]
+    if isinstance(stated, ast.Constant) and isinstance(stated.value, str) and _WIPES.match(stated.value):
+        return "deletes all rows of the table"
+    return ""
+
+
+def _under_a_lock(module: Module, call: ast.Call) -> bool:
+    return any(
+        isinstance(around, ast.With | ast.AsyncWith)
+        and any(is_locky(last(path(item.context_expr))) for item in around.items)
+        for around in module.up(call)
+    )
 
 
 def _elects(module: Module, call: ast.Call) -> bool:
@@ -58,14 +107,16 @@ RULE = Rule(
     confidence="medium",
     scope="fleet",
     hints=(
-        (b"lifespan", b"startup", b"AppConfig", b"create_app", b"server_start"),
-        (re.compile(rf"\b{_NAMES}\s*\(".encode()), b"upgrade"),
+        (b"lifespan", b"startup", b"AppConfig", b"create_app", b"server_start", _BEGINS),
+        (re.compile(rf"\b{_NAMES}\s*\(".encode()), b"upgrade", _TAKEN),
     ),
     check=check,
     documentation=Documentation(
-        what="A lifespan or start-up hook sends a message, warms a cache, or migrates a database.",
+        what="A lifespan or start-up hook sends a message, warms a cache, or migrates a database. Or it empties a "
+        "table, or frees all locks.",
         why="A deploy starts all workers at once. The message goes out N times, the warm-up is a herd of "
-        "its own, and two migrations run at the same time.",
+        "its own, and two migrations run at the same time. A worker that restarts takes rows and locks from the "
+        "others.",
         example="@asynccontextmanager\nasync def lifespan(app):\n    await warm_cache()\n    yield",
         instead='@leases.run_exclusive("warm-up", at_least_for=60)   # one worker; the others skip it\n'
         "async def warm_cache(): ...\n\n"

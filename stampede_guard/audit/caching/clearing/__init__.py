@@ -1,0 +1,1 @@
+"""What is cleared: by which process, and how much of a store."""
