@@ -15,12 +15,15 @@ from stampede_guard.audit.source.decorations import decorations
 from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.programs import is_started_by_hand, runs_alone
 from stampede_guard.audit.source.routes import routes
-from stampede_guard.audit.source.words import path
+from stampede_guard.audit.source.words import last, path
 
 _LRU = re.compile(r"^functools\.(?:lru_cache|cache)(?:\(\))?$")
 _ASKS = re.compile(
     r"\.objects\b|session\.(?:execute|query|scalars?|get)\b|\.query\.|requests\.(?:get|post)$|httpx\.(?:get|post)$"
 )
+_FETCHES = frozenset("fetchall fetchone fetchmany fetchval fetchrow fetch_all fetch_one fetch_val".split())
+_RUNS = frozenset("execute exec fetch scalar scalars".split())
+_SELECTS = re.compile(r"\s*(?:select|with)\b", re.IGNORECASE)
 _READS = frozenset("get hget hgetall mget get_many smembers lrange".split())
 _HINT: Hint = (b"lru_cache", re.compile(rb"@(?:functools\.)?cache\b(?!\.)"), b" cache as ")
 _SERVERS = (b"redis", b"Redis", b"REDIS", b"core.cache", b"flask_cach", b"memcache", b"valkey")
@@ -32,6 +35,9 @@ _ASKED: Hint = (
     b"httpx.",
     b".cache_clear",
     b"cache",
+    b".execute",
+    b".scalar",
+    b"fetch",
     *_SERVERS,
 )
 
@@ -47,7 +53,7 @@ def check(module: Module) -> Iterator[Violation]:
         ):
             continue
         cleared = f"{function.name}.cache_clear" in module.source
-        asks = any(_ASKS.search(path(call.func)) for call in function.calls)
+        asks = any(_ASKS.search(path(call.func)) or _is_query(call, function) for call in function.calls)
         copies = any(_is_read(module, call, function) for call in function.calls)
         stale = (asks or copies) and not cleared
         if not ((asks or cleared) if routes(function.node) else stale or _is_above_a_cache(module, function)):
@@ -59,6 +65,32 @@ def check(module: Module) -> Iterator[Violation]:
             function=function.name,
             cost=cost(function.node),
         )
+
+
+def _is_query(call: ast.Call, function: Function) -> bool:
+    """`connection.execute(text("SELECT ..."))`, `cursor.fetchall()`: whatever the connection is called."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    name = call.func.attr
+    return name in _FETCHES or (name in _RUNS and bool(call.args) and _selects(call.args[0], function))
+
+
+def _selects(node: ast.expr, function: Function) -> bool:
+    match node:
+        case ast.Constant(value=str(text)) | ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
+            return _SELECTS.match(text) is not None
+        case ast.Call(func=func, args=args):
+            # `select(...)`, `text("SELECT ...")`, `select(...).where(...)`, `sql.SQL("SELECT ...").format(...)`
+            if last(path(func)) == "select" or any(_selects(one, function) for one in args[:1]):
+                return True
+            return isinstance(func, ast.Attribute) and _selects(func.value, function)
+        case ast.Name(id=name):
+            return any(
+                bound == [name] and not isinstance(value, ast.Name) and _selects(value, function)
+                for _node, bound, value in function.bindings
+            )
+        case _:
+            return False
 
 
 def _is_read(module: Module, call: ast.Call, function: Function) -> bool:
