@@ -35,7 +35,10 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` probably means. None if nothing is near."""
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.65)
+    names = list(dict.fromkeys(known))
+    # `stale` for `stale_ttl`: by its letters, `sample` would be as near.
+    longer = [one for one in names if one.startswith(f"{name}_")] if name else []
+    found = longer if len(longer) == 1 else difflib.get_close_matches(name, names, n=1, cutoff=0.65)
     return found[0] if found else None
 
 
@@ -171,6 +174,8 @@ def _cure(name: str, value: object, kind: _OptionKind) -> str:
     called = getattr(value, "__name__", None)
     if called is not None and kind.words.startswith("a tuple"):
         return f": write {name}=({called},)"
+    if kind.words.startswith("a tuple") and not isinstance(value, _DATA):
+        return f": write {name}=[{type(value).__name__}(...)]"
     return ""
 
 

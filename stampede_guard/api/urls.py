@@ -44,6 +44,11 @@ def store_from_url(url: str) -> Store:
         )
     given, separator, rest = url.strip().partition("://")
     if not separator:
+        scheme, colon, rest = given.partition(":")
+        # `redis:6379` is a host of this name, and its port.
+        if colon and not rest[:1].isdigit() and _VALKEY.sub("redis", scheme.lower()) in SCHEMES:
+            cure = _shown(f"{scheme}://{rest.lstrip('/')}")
+            raise UrlError(f"the store URL {_shown(given)!r} has no // after its scheme: write {cure}")
         raise UrlError(f"the store URL {_shown(given)!r} has no scheme: {_write(given)}")
     scheme = _VALKEY.sub("redis", given.lower())
     if scheme not in SCHEMES:

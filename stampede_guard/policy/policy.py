@@ -151,7 +151,9 @@ def _unknown(name: str, known: list[str], others: Iterable[str]) -> str:
         return f"it belongs to the guard: StampedeGuard.from_url(..., limits=Limits({name}=...))"
     near = _OF_OTHER_LIBRARIES.get(name) or nearest(name, [*known, *others])
     hint = f" (do you mean {near}?)" if near else ""
-    return f"there is no such field{hint}; the fields are {', '.join(sorted(known))}"
+    more = sorted({*others} - {*known})
+    of_the_call = f"; the other options are {', '.join(more)}" if more else ""
+    return f"there is no such field{hint}; the fields are {', '.join(sorted(known))}{of_the_call}"
 
 
 @options_of("Policy", own=_Fields.__annotations__, refuse=check_fields)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 __all__ = [
+    "a",
     "alias_name",
     "alternatives",
     "comes_from",
@@ -241,10 +242,18 @@ def cure_of_django(kind: type) -> str:
 
 
 def title_of(kind: type) -> str:
-    """A class in messages: `django QuerySet`. A subclass that this library makes is called by its base class."""
+    """A class in messages: `django QuerySet`. A subclass that this library makes is called by its base class. A class
+    of the program's own script, or of a module with an underscore, has its name alone.
+    """
     theirs = next(base for base in kind.__mro__ if root_package(base) != "stampede_guard")
     named = kind if theirs is object else theirs
-    return named.__name__ if named.__module__ == "builtins" else f"{root_package(named)} {named.__name__}"
+    package = root_package(named)
+    return named.__name__ if package == "builtins" or package[:1] == "_" else f"{package} {named.__name__}"
+
+
+def a(noun: str) -> str:
+    """`a list`, `an object`."""
+    return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {noun}"
 
 
 def is_mapped(kind: type) -> bool:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
-from stampede_guard import Policy, PolicyError, StampedeGuard, cached_many, locked_cache
+from stampede_guard import (
+    CacheRoute,
+    Policy,
+    PolicyError,
+    StampedeGuard,
+    StampedeMiddleware,
+    cached_many,
+    locked_cache,
+)
 from stampede_guard.api.urls import store_from_url
 from stampede_guard.errors import Misuse, UrlError
 from stampede_guard.stores.cluster import ClusterStore
@@ -94,6 +103,33 @@ class TestGuards:
             StampedeGuard.from_url("memory://", **options)
 
 
+class TestNames:
+    def test_the_beginning_of_one_name_means_it(self) -> None:
+        with pytest.raises(PolicyError, match=r"stale=10 .*do you mean stale_ttl\?"):
+            of_guard(ttl=1, stale=10)(quality)
+
+    def test_the_options_of_a_function_are_listed_beside_the_fields(self) -> None:
+        with pytest.raises(
+            PolicyError, match=r"the fields are compression, .*; the other options are .*tags.*version"
+        ):
+            of_guard(ttl=1, tug=1)(quality)
+
+    def test_one_route_alone_is_told_its_brackets(self) -> None:
+        route: Any = CacheRoute("/a", ttl=1)
+        with pytest.raises(PolicyError, match=r"takes a tuple.*: write routes=\[CacheRoute\(\.\.\.\)\]"):
+            StampedeMiddleware(quality, guard=guard, routes=route)  # type: ignore[arg-type]
+
+    def test_a_noun_has_its_article_and_a_class_of_a_script_its_name_alone(self) -> None:
+        async def of(thing: Any) -> int:
+            return 1
+
+        cached = of_guard(ttl=1)(of)
+        with pytest.raises(Misuse, match=r"'thing' of .* is an object and cannot"):
+            cached.key(object())
+        with pytest.raises(Misuse, match=r"is a TextIOWrapper and cannot"):
+            cached.key(io.TextIOWrapper(io.BytesIO()))
+
+
 class TestUrls:
     @pytest.mark.parametrize(
         ("url", "words"),
@@ -102,6 +138,13 @@ class TestUrls:
             ("cache.internal", r"'cache.internal' has no scheme: write redis://cache.internal"),
             ("//h:1", r"has no scheme: write redis://h:1"),
             ("", r"'' has no scheme: write for example redis://localhost:6379/0"),
+            ("memory:", r"'memory:' has no // after its scheme: write memory://"),
+            (
+                "redis:/localhost/0",
+                r"'redis:/localhost/0' has no // after its scheme: write redis://localhost/0",
+            ),
+            ("redis:u:pw@h:1/0", r"'\.\.\.@h:1/0' has no // .*: write redis://...@h:1/0"),
+            ("redis:6379", r"'redis:6379' has no scheme: write redis://redis:6379"),
             ("redis://localhost:port", r"a port of 1 to 65535, as in .*: got 'localhost:port'"),
             ("redis://localhost:70000/0", r"got 'localhost:70000'"),
             ("redis://localhost:0", r"got 'localhost:0'"),

@@ -163,7 +163,7 @@ async def fleet_waiting(
     guards: Guards, source: Source, theirs: Source, callers: int
 ) -> list[asyncio.Task[str]]:
     """One process computes, and all others, who have a source of their own, wait for it."""
-    # What a full server does not store, it only tells those who wait. On a busy machine, one that asks again in the same
+    # What a full server does not store, it only tells those who wait. On a busy machine, one that asks again in that
     # moment may hear that nobody computes before it hears the value.
     patient = {"poll_interval": PATIENCE, "lease_ttl": PATIENCE, "wait_timeout": PATIENCE}
     first, *others = [guards.guard(**patient) for _ in range(callers)]

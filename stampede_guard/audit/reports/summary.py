@@ -23,11 +23,15 @@ class Pattern:
 
     @property
     def headline(self) -> str:
-        endpoints = {finding.endpoint for finding in self.findings}
-        what = "function" if "" in endpoints else "endpoint"
-        places = {finding.function for finding in self.findings if finding.function}
-        count = max(len(places if "" in endpoints else endpoints), 1)
-        return f"{count} {what}{' shares' if count == 1 else 's share'} this pattern"
+        endpoints = {finding.endpoint for finding in self.findings if finding.endpoint}
+        functions = {(finding.path, finding.function) for finding in self.findings if not finding.endpoint}
+        told = [
+            f"{len(found)} {what}{'s' if len(found) > 1 else ''}"
+            for found, what in ((endpoints, "endpoint"), (functions, "function"))
+            if found
+        ]
+        alone = len(endpoints) + len(functions) == 1
+        return f"{' and '.join(told)} share{'s' if alone else ''} this pattern"
 
 
 def price(finding: Finding) -> int:

@@ -330,14 +330,14 @@ class KeyBuilder:
     def _unkeyable(self, parameter: str, value: Any, problem: Unkeyable) -> KeyPartError:
         # never the value itself: it may be a secret, and this text is logged
         kind = said.title_of(problem.kind)
-        inside = "" if problem.kind is type(value) else f", inside a {said.title_of(type(value))}"
+        inside = "" if problem.kind is type(value) else f", inside {said.a(said.title_of(type(value)))}"
         reason = problem.reason or "it has no text that stays the same between processes"
         if inspect.iscoroutine(value):
             value.close()
         if self.replaced and not parameter.startswith("@"):
             cure = "let it return a string, or a tuple of strings, numbers and the like"
             return KeyPartError(
-                f"key= of {self.name}() returned a {kind}{inside}: {reason}; {cure}", parameter="key"
+                f"key= of {self.name}() returned {said.a(kind)}{inside}: {reason}; {cure}", parameter="key"
             )
         if parameter.startswith("@"):
             cure = "keep a plain value (a string, a number, a UUID) in the variable"
@@ -356,7 +356,7 @@ class KeyBuilder:
                 advice.for_parameter(parameter, (type(value), problem.kind)),
             )
         return KeyPartError(
-            f"{whose} of {self.name}() is a {kind}{inside} and cannot be part of its key: {reason}. "
+            f"{whose} of {self.name}() is {said.a(kind)}{inside} and cannot be part of its key: {reason}. "
             f"To fix: {cure}.",
             parameter=parameter.removeprefix("@"),
         )

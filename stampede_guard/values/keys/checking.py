@@ -74,7 +74,7 @@ def refuse_live_annotations(
                 kinds = (kind_or_origin,) if isinstance(kind_or_origin, type) else ()
                 cure = advice.for_parameter(parameter, kinds)
             raise KeyPartError(
-                f"parameter {parameter!r} of {name}() is a {kind} and cannot be part of its key: "
+                f"parameter {parameter!r} of {name}() is {said.a(kind)} and cannot be part of its key: "
                 f"it has no text that stays the same between calls. To fix: {cure}.",
                 parameter=parameter,
             )

@@ -188,6 +188,23 @@ def test_the_summary_puts_the_dearest_pattern_first_and_counts_functions(
     assert text.index("SG101 fastapi-cache-unlocked:") < text.index("SG403 redis-keys:")
 
 
+def test_the_summary_counts_endpoints_and_functions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in tmp_path.rglob("*.py"):
+        path.unlink()
+
+    def told() -> str:
+        main([".", "--no-config", "--output-format", "text"])  # information alone is status 0
+        return capsys.readouterr().out
+
+    for name, words in (("a", "1 function shares"), ("b", "2 functions share")):
+        lay(tmp_path, {f"app/{name}.py": f"def {name}(redis):\n    redis.keys('*')\n".encode()})
+        assert f"SG403 redis-keys: {words} this pattern" in told()
+    lay(tmp_path, {"app/end.py": b"@app.get('/c')\ndef c(redis):\n    redis.keys('*')\n"})
+    assert "SG403 redis-keys: 1 endpoint and 2 functions share this pattern" in told()
+
+
 def test_sarif_is_valid_by_the_models_made_from_its_schema(
     capsys: pytest.CaptureFixture[str], said: dict[str, Any]
 ) -> None:
