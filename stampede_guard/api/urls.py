@@ -47,7 +47,7 @@ def store_from_url(url: str) -> Store:
         scheme, colon, rest = given.partition(":")
         # `redis:6379` is a host of this name, and its port.
         if colon and not rest[:1].isdigit() and _VALKEY.sub("redis", scheme.lower()) in SCHEMES:
-            cure = _shown(f"{scheme}://{rest.lstrip('/')}")
+            cure = f"{scheme}://{_shown(rest.lstrip('/'))}"
             raise UrlError(f"the store URL {_shown(given)!r} has no // after its scheme: write {cure}")
         raise UrlError(f"the store URL {_shown(given)!r} has no scheme: {_write(given)}")
     scheme = _VALKEY.sub("redis", given.lower())
@@ -83,8 +83,10 @@ def _write(url: str) -> str:
 
 
 def _shown(url: str) -> str:
-    """The URL without any text that may be a password."""
-    return re.sub(r"[^/]*@", "...@", url)
+    """The URL without any text that may be a password. An unquoted one may hold any character."""
+    before, at, rest = url.rpartition("@")
+    shown = f"...@{rest}" if at else before + rest
+    return shown.partition("?")[0]
 
 
 def _check_host_and_database(url: str) -> None:

@@ -144,6 +144,11 @@ class TestUrls:
                 r"'redis:/localhost/0' has no // after its scheme: write redis://localhost/0",
             ),
             ("redis:u:pw@h:1/0", r"'\.\.\.@h:1/0' has no // .*: write redis://...@h:1/0"),
+            (
+                "redis:user:pa/ss@host",
+                r"'\.\.\.@host' has no // after its scheme: write redis://\.\.\.@host$",
+            ),
+            ("redis:localhost?password=hunter2", r"'redis:localhost' has no // .*: write redis://localhost$"),
             ("redis:6379", r"'redis:6379' has no scheme: write redis://redis:6379"),
             ("redis://localhost:port", r"a port of 1 to 65535, as in .*: got 'localhost:port'"),
             ("redis://localhost:70000/0", r"got 'localhost:70000'"),

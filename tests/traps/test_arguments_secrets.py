@@ -111,6 +111,8 @@ def test_a_token_that_is_known_by_its_form_is_hashed(token: str) -> None:
         {"at": token},
         {token: 1},
         f"the {token}",
+        f"v1:{token}",
+        f"a~b.{token}",
         token.encode(),
         ("model", token),
     ):

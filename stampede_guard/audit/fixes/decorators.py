@@ -261,6 +261,8 @@ def below_the_route(module: Module, hit: Violation) -> FixPlan | None:
     reasons = []
     if last(path(node.func if isinstance(node, ast.Call) else node)) != "locked_cache":
         reasons.append("the cache starts to work: check that its key distinguishes callers")
+    if any(map(registers, function.decorator_list)):
+        reasons.append("a template calls it: check that no argument is a request or the template's context")
     if not all(only_reads(route) for route in routes(function)):
         reasons.append("the route is not for GET only: a cached response would skip the action")
     lowest = [one for one in function.decorator_list if is_route(one) or registers(one)][-1]

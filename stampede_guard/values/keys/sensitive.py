@@ -56,7 +56,7 @@ _BYTES = re.compile(r"byte(?:s|array)\(((?:[0-9a-f]{2})+)\)")
 # sign inside may follow the name of a secret. An at sign may follow the credentials of a URL. A token may begin as
 # those do that are known by their form (`masking.KNOWN_TOKEN`).
 is_plain = re.compile(
-    r"(?!eyJ|[spr]k[_\-]|gh[opsru]_|github_|glpat-|xox|A[KS]IA|AIza)"
+    r"(?!(?:.{0,40}[\-.~:/+@])?(?:eyJ|[spr]k[_\-]|gh[opsru]_|github_|glpat-|xox|A[KS]IA|AIza))"
     r"(?:[A-Za-z0-9\-_.~:/+]{0,40}={0,2}|[A-Za-z0-9\-_.~@+]{0,40}={0,2})",
     re.ASCII,
 ).fullmatch

@@ -88,7 +88,8 @@ def test_what_is_not_in_the_key_is_seen_by_each_callers_own_computation(
             for version, tenant in (("1", "ann"), ("2", "bob"))
         ]
     assert [(one.status_code, one.text if one.status_code == 200 else "") for one in answers] == expected
-    (told,) = [record.getMessage() for record in caplog.records if record.name == "stampede_guard"]
+    # An earlier test may have left a guard whose store is gone, which says so in a thread of its own.
+    (told,) = [record.getMessage() for record in caplog.records if record.module == "views"]
     assert re.search(words, told), told
 
 

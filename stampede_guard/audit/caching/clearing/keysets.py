@@ -18,8 +18,8 @@ _FETCHES = re.compile(r"jwk|fetch|refresh|signing_?key|key_?set|public_?keys?|ce
 _UNFIT = re.compile(r"Signature|Decode|JWK|JWT|Token|Algorithm|KeyError|InvalidKey|KidNot|\bException\b")
 # Something limits how often it happens.
 _LIMITED = re.compile(
-    r"cool_?down|throttl|rate_?limit|monotonic|time\.time|\bnow\b|utcnow|interval|last_\w*|since|min_\w+|negative|"
-    r"unknown_kids|\bttl\b|\bage\b|_at\b",
+    r"cool_?down|throttl|rate_?limit|monotonic|time\.time|\bnow\b|utcnow|interval|last_\w*|since|(?:\b|_)min_\w+|negative|"
+    r"unknown_kids|\bttl\b|\bmax_age\b|(?:fetched|refreshed|updated|loaded)_at\b",
     re.IGNORECASE,
 )
 

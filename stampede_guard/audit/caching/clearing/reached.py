@@ -25,7 +25,9 @@ _REQUESTS = ("HttpRequest", "Request", "WSGIRequest")
 
 def is_a_program(module: Module, function: Function) -> bool:
     """Whether a person starts it, or it begins the process: nothing that a running fleet does."""
-    if _PROGRAMS.search(module.path.replace("\\", "/")) or is_single_program(module):
+    # The nearest folders only: what is above them is where the project lies.
+    nearest = "/".join(module.path.replace("\\", "/").split("/")[-3:])
+    if _PROGRAMS.search(nearest) or is_single_program(module):
         return True
     if any(_CLI.search(path(node)) for node in function.node.decorator_list):
         return True

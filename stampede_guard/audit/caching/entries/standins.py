@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
+import itertools
 import re
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,6 +29,7 @@ _SAYS = re.compile(
 _KEEPS = re.compile(r"(?i:cache)\w*\[|\bglobal\b")
 _CLOCKS = frozenset(("time", "monotonic", "now", "utcnow"))
 _SHORT = 60  # seconds: so long may a failure be remembered on purpose
+_MOST_TRIES = 100  # of one function; a generated one may have thousands
 _LONGEST = 40  # characters of a value in a message
 _EMPTY = frozenset(("dict", "list", "set", "tuple", "str", "Decimal", "int", "float"))
 
@@ -155,9 +159,9 @@ def _in_globals(function: Function) -> Iterator[StandIn]:
 def _tries(function: Function) -> Iterator[ast.Try]:
     """The attempts of a function to ask something, with handlers for what may pass."""
     seen: set[ast.AST] = set()
-    stack: list[ast.AST] = list(function.node.body)
+    stack: deque[ast.AST] = deque(function.node.body)
     while stack:
-        node = stack.pop(0)
+        node = stack.popleft()
         if (
             isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda)
             or node in seen
@@ -241,26 +245,37 @@ def _bare(value: ast.expr | None) -> tuple[ast.expr | None, bool]:
 
 def _bound(function: Function, value: ast.Name, write: ast.expr) -> StandIn | None:
     """`try: rates = ask()`, `except Exception: rates = {}`; then the write."""
-    name = value.id
-    for tried in _tries(function):
-        if inside(write, tried) or position(tried) > position(write):
+    for tried, found in _attempts(function).get(value.id, ()):
+        if not inside(write, tried) and position(tried) <= position(write):
+            return found
+    return None
+
+
+@functools.lru_cache(maxsize=2)
+def _attempts(function: Function) -> dict[str, list[tuple[ast.Try, StandIn]]]:
+    """By name, what stands in for it after which attempt. Once per function: it may store in a thousand places."""
+    found: dict[str, list[tuple[ast.Try, StandIn]]] = {}
+    for tried in itertools.islice(_tries(function), _MOST_TRIES):
+        within = [names for node, names, _v in function.bindings if any(inside(node, p) for p in tried.body)]
+        for name in dict.fromkeys(name for names in within for name in names):
+            stand_in = _for_a_name(function, name, tried)
+            if stand_in is not None:
+                found.setdefault(name, []).append((tried, stand_in))
+    return found
+
+
+def _for_a_name(function: Function, name: str, tried: ast.Try) -> StandIn | None:
+    for handler in tried.handlers:
+        if not _only_says(handler.body, {name}):
             continue
-        binds = [node for node, names, _value in function.bindings if name in names]
-        if not any(inside(node, part) for node in binds for part in tried.body):
-            continue
-        for handler in tried.handlers:
-            if not _only_says(handler.body, {name}):
-                continue
-            own = [node for node in handler.body if isinstance(node, ast.Assign)]
-            if own:
-                return StandIn(handler, own[-1].value)
-            before = [
-                bound
-                for node, names, bound in function.bindings
-                if names == [name] and _is_before(node, tried)
-            ]
-            if before and _is_constant(before[-1]):
-                return StandIn(handler, before[-1])
+        own = [node for node in handler.body if isinstance(node, ast.Assign)]
+        if own:
+            return StandIn(handler, own[-1].value)
+        before = [
+            bound for node, names, bound in function.bindings if names == [name] and _is_before(node, tried)
+        ]
+        if before and _is_constant(before[-1]):
+            return StandIn(handler, before[-1])
     return None
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from stampede_guard.audit.caching.imported import built, follow, followed_function
 from stampede_guard.audit.source.decorations import Decoration, decorations, receiver_of
-from stampede_guard.audit.source.model import Function, Module
+from stampede_guard.audit.source.model import Function, Module, argument
 from stampede_guard.audit.source.origins import annotated
 from stampede_guard.audit.source.routes import is_route
 from stampede_guard.audit.source.words import is_cachy, last, path
@@ -63,12 +63,21 @@ def _of_classes(module: Module) -> Iterator[tuple[Decoration, str]]:
         for node in cls.decorator_list:
             if last(path(_called(node))) != "cache_page":
                 continue
+            shown = _decorated(node)
             for function in module.functions:
-                if function.cls is cls and function.name in (*_BEHIND, *_SHOWS):
+                if function.cls is cls and function.name in (*_BEHIND, *shown):
                     part = _part(function, ("self.request", "request"), _CALLER)
                     if part:
                         yield Decoration(function, node, None, "cache_page", ""), part
                         break
+
+
+def _decorated(node: ast.expr) -> Collection[str]:
+    """The methods that `method_decorator(..., name="list")` caches. `dispatch` calls them all."""
+    named = argument(node, 1, "name") if isinstance(node, ast.Call) else None
+    if isinstance(named, ast.Constant) and isinstance(named.value, str) and named.value != "dispatch":
+        return (named.value,)
+    return _SHOWS
 
 
 def _read_beside_an_own_key(module: Module, decoration: Decoration) -> str:

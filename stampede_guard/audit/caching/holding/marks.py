@@ -99,6 +99,9 @@ def _is_quiet(statement: ast.stmt) -> bool:
 
 
 def _is_short(mark: ast.Call) -> bool:
+    milliseconds = argument(mark, len(mark.args), "px")
+    if isinstance(milliseconds, ast.Constant) and isinstance(milliseconds.value, int):
+        return milliseconds.value <= 1000 * _SHORT
     lifetime = argument(mark, 1 if path(mark.func).endswith("setex") else 2, "ex", "timeout", "ttl", "time")
     return isinstance(lifetime, ast.Constant) and isinstance(lifetime.value, int) and lifetime.value <= _SHORT
 

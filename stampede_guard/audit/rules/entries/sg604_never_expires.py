@@ -75,18 +75,19 @@ def _is_query(call: ast.Call, function: Function) -> bool:
     return name in _FETCHES or (name in _RUNS and bool(call.args) and _selects(call.args[0], function))
 
 
-def _selects(node: ast.expr, function: Function) -> bool:
+def _selects(node: ast.expr, function: Function, depth: int = 3) -> bool:
+    """`depth`: names that it follows. `query = query.where(...)` is bound to itself."""
     match node:
         case ast.Constant(value=str(text)) | ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
             return _SELECTS.match(text) is not None
         case ast.Call(func=func, args=args):
             # `select(...)`, `text("SELECT ...")`, `select(...).where(...)`, `sql.SQL("SELECT ...").format(...)`
-            if last(path(func)) == "select" or any(_selects(one, function) for one in args[:1]):
+            if last(path(func)) == "select" or any(_selects(one, function, depth) for one in args[:1]):
                 return True
-            return isinstance(func, ast.Attribute) and _selects(func.value, function)
-        case ast.Name(id=name):
+            return isinstance(func, ast.Attribute) and _selects(func.value, function, depth)
+        case ast.Name(id=name) if depth:
             return any(
-                bound == [name] and not isinstance(value, ast.Name) and _selects(value, function)
+                bound == [name] and not isinstance(value, ast.Name) and _selects(value, function, depth - 1)
                 for _node, bound, value in function.bindings
             )
         case _:

@@ -25,38 +25,50 @@ def check(module: Module) -> Iterator[Violation]:
     for function in module.functions_with(_REMOVES):
         for call in function.calls:
             removed = _removed(module, call)
-            if removed and removed in _locked(module, function):
+            if removed is None:
+                continue
+            if any(ast.dump(removed) == ast.dump(locked) for locked in _locked(module, function)):
                 yield Violation(
                     node=call,
-                    message=f"a waiter locks the removed file {removed}, and the next caller a new one of that name: "
-                    "two hold the lock at once",
+                    message=f"a waiter locks the removed file {ast.unparse(removed)}, and the next caller a new one of "
+                    "that name: two hold the lock at once",
                     function=owned_name(function),
                 )
 
 
-def _removed(module: Module, call: ast.Call) -> str:
-    """The path that `os.remove(path)` or `path.unlink()` removes, as written."""
+def _removed(module: Module, call: ast.Call) -> ast.expr | None:
+    """The path that `os.remove(path)` or `path.unlink()` removes."""
     if module.resolve(call.func) in ("os.remove", "os.unlink") and call.args:
-        return path(call.args[0])
+        return call.args[0]
     if isinstance(call.func, ast.Attribute) and call.func.attr == "unlink":
-        return path(call.func.value)
-    return ""
+        return call.func.value
+    return None
 
 
-def _locked(module: Module, function: Function) -> set[str]:
+def _locked(module: Module, function: Function) -> Iterator[ast.expr]:
     """The paths of the files that the function, those around it, or its class lock."""
     cls = owner_class(function)
     scopes = list(function.chain())
     if cls is not None:
         scopes += [one for one in module.functions if owner_class(one) is cls and one not in scopes]
-    found: set[str] = set()
-    for scope in scopes:
-        flocks = any(last(path(call.func)) in _FLOCKS for call in scope.calls)
-        for call in scope.calls:
-            made = module.resolve(call.func)
-            if call.args and (_LOCKS.match(made) or (flocks and made in ("open", "os.open", "io.open"))):
-                found.add(path(call.args[0]))
-    return found - {""}
+    calls = [(scope, call) for scope in scopes for call in scope.calls if call.args]
+    flocked = [path(call.args[0]) for _scope, call in calls if last(path(call.func)) in _FLOCKS]
+    for scope, call in calls:
+        made = module.resolve(call.func)
+        if _LOCKS.match(made):
+            yield call.args[0]
+        elif made in ("open", "os.open", "io.open"):
+            held = _held(module, scope, call)
+            if held and any(one == held or one.startswith(f"{held}.") for one in flocked):
+                yield call.args[0]
+
+
+def _held(module: Module, scope: Function, call: ast.Call) -> str:
+    """What the opened file is called: `file`, `self.file`."""
+    around = module.parents.get(call)
+    if isinstance(around, ast.Assign) and len(around.targets) == 1:
+        return path(around.targets[0])
+    return next((names[0] for _node, names, value in scope.bindings if value is call and names), "")
 
 
 RULE = Rule(
@@ -76,7 +88,7 @@ RULE = Rule(
         example="with InterProcessLock(name):\n    rebuild()\nos.remove(name)",
         instead="with InterProcessLock(name):   # an empty file costs nothing: leave it there\n    rebuild()",
         unless="Each holder compares the file with its name after it has the lock. Files of `O_EXCL` are not reported.",
-        sure="High: the path is written in the same way.",
+        sure="High: the path is written in the same way, and the locked file is the one that was opened there.",
         fix="No automatic fix: the removal may be part of a clean-up that needs other changes.",
     ),
 )

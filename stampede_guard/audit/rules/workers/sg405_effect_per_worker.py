@@ -10,7 +10,7 @@ from stampede_guard.audit.caching.imported import followed_function
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
 from stampede_guard.audit.source.programs import runs_alone
-from stampede_guard.audit.source.startup import is_elected, is_single_program, started
+from stampede_guard.audit.source.startup import is_elected, is_single_program, is_web, started
 from stampede_guard.audit.source.words import is_locky, last, path
 
 _NAMES = (
@@ -28,7 +28,7 @@ _EFFECTS = re.compile(f"^{_NAMES}$")
 _PREPARES = re.compile(
     r"^(?:setup|init|initiali[sz]e|prepare|bootstrap|startup|start)(?:_(?:db|database|databases|app|cache|storage|redis|all))?$"
 )
-_WIPES = re.compile(r"^\s*(?:delete\s+from\s+[\w.\"`]+\s*;?\s*$|truncate\b)", re.IGNORECASE)
+_WIPES = re.compile(r"^\s*(?:delete\s+from\s+[\w.\"`]+\s*(?:;\s*)?$|truncate\b)", re.IGNORECASE)
 _FREES = re.compile(r"^(?:reset|clear|release|delete|remove|drop|free)_(?:all_)?(?:stale_)?locks?$")
 
 
@@ -53,7 +53,12 @@ def check(module: Module) -> Iterator[Violation]:
 
 def _wiped(module: Module) -> Iterator[Violation]:
     """What a worker that starts takes from those that run: rows, and locks."""
-    begins = [one for one in module.functions if _PREPARES.match(one.name)]
+    begins = [
+        one
+        for one in module.functions
+        if _PREPARES.match(one.name)
+        and (one.name == "init_app" or (one.cls is None and ("_" in one.name or is_web(module))))
+    ]
     for function in dict.fromkeys((*started(module), *begins)):
         if _FREES.match(function.name) or is_elected(module, function) or runs_alone(module, function):
             continue
