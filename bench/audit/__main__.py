@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.audit.measure import Run, best_of
+from bench.audit.measure import LONGEST, Run, best_of
 from bench.audit.tools import tools
 from bench.audit.trees import Tree, passing, whole
 from bench.herd.story import machine
@@ -50,8 +50,11 @@ def measure(tree: Tree, times: int) -> list[dict[str, Any]]:
     rows = []
     for tool in tools():
         command = tool.on(tree.folder)
-        taken = best_of(command, times) if command is not None and tree.files else None
-        rows.append(_row(tree, tool.name, taken))
+        if command is None or not tree.files:
+            rows.append(_row(tree, tool.name, None))
+            continue
+        row = _row(tree, tool.name, best_of(command, times))
+        rows.append(row if "rate" in row else row | {"longer": LONGEST})
     return rows
 
 
@@ -81,6 +84,8 @@ def figure_cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _figures(row: dict[str, Any]) -> tuple[str, ...]:
+    if "longer" in row:
+        return (f"> {row['longer']:.0f}", "", f"< {row['files'] / row['longer']:,.0f}", "", "")
     if "rate" not in row:
         return ("NOT RUN", "", "", "", "")
     seconds = (f"{row['seconds']:.2f}", f"{row['cpu']:.2f}")

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 import psutil
 
-__all__ = ["Run", "best_of", "run"]
+__all__ = ["LONGEST", "Run", "best_of", "run"]
+
+LONGEST = 120.0
+"""Seconds. A program that takes longer is stopped, and its row says so: one tool needs half an hour."""
 
 _EVERY = 0.02  # seconds between looks at the memory
 
@@ -22,18 +25,28 @@ class Run:
     memory: int
 
 
-def best_of(command: list[str], times: int) -> Run:
-    """The quickest of some runs, with the most memory any of them took. Raises RuntimeError."""
-    runs = [run(command) for _ in range(times)]
+def best_of(command: list[str], times: int, longest: float = LONGEST) -> Run | None:
+    """The quickest of some runs, with the most memory any of them took. None if one took longer than `longest`.
+
+    Raises RuntimeError.
+    """
+    runs = []
+    for _ in range(times):
+        one = run(command, longest)
+        if one is None:
+            return None
+        runs.append(one)
     quickest = min(runs, key=lambda one: one.seconds)
     return Run(quickest.seconds, quickest.cpu, max(one.memory for one in runs))
 
 
-def run(command: list[str]) -> Run:
-    """Raises RuntimeError for a program that fails."""
+def run(command: list[str], longest: float = LONGEST) -> Run | None:
+    """None if it was stopped after `longest` seconds. Raises RuntimeError for a program that fails."""
     before, started = _children(), time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        memory = _watch(process)
+        memory = _watch(process, started + longest)
+        if memory is None:
+            return None
         said = process.stderr.read() if process.stderr is not None else b""
     seconds = time.perf_counter() - started
     if process.returncode != 0:
@@ -41,9 +54,12 @@ def run(command: list[str]) -> Run:
     return Run(seconds, _children() - before, memory)
 
 
-def _watch(process: subprocess.Popen[bytes]) -> int:
+def _watch(process: subprocess.Popen[bytes], until: float) -> int | None:
     most = 0
     while True:
+        if time.perf_counter() > until:
+            process.kill()
+            return None
         most = max(most, _resident(process.pid))
         try:
             process.wait(_EVERY)

@@ -15,7 +15,9 @@ from bench.herd.story import ABOUT, Story
 __all__ = ["FOOTNOTE", "figure_rows", "rows", "table_so_far", "terminal_table"]
 
 _MAIN: Final = ("queries per expiry", "DB CPU, peak", "P99", "errors")
-FOOTNOTE: Final = "* within 3 s  ** until the last query ends, hits included; a Lua script counts as one command"
+FOOTNOTE: Final = (
+    "* within 3 s  ** until the last query ends, hits included; a Lua script counts as one command"
+)
 
 
 def rows(story: Story) -> list[tuple[str, list[str]]]:
@@ -54,7 +56,9 @@ def figure_rows(columns: Sequence[Figures]) -> list[tuple[str, list[str]]]:
 
 def table_so_far(story: Story) -> Table:
     """The main rows of the modes that have run: the first of them is there long before the last."""
-    table = Table(title=f"So far {len(story.modes)} of {len(story.plan.modes)}", title_justify="left", pad_edge=False)
+    table = Table(
+        title=f"So far {len(story.modes)} of {len(story.plan.modes)}", title_justify="left", pad_edge=False
+    )
     table.add_column("", no_wrap=True)
     for mode in story.modes:
         table.add_column(mode, justify="right", style="" if mode in HAND_WRITTEN else "bold green")

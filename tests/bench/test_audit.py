@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.audit.__main__ import main
+from bench.audit.__main__ import figure_cells, main
 from bench.audit.measure import run
 from bench.audit.trees import passing, whole
 
@@ -52,3 +52,9 @@ def test_the_second_tree_holds_what_the_prefilter_lets_through(source: Path, tmp
 def test_a_tool_that_fails_is_an_error_and_no_figure(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="ended with 1"):
         run(["false"])
+
+
+def test_a_tool_that_takes_too_long_is_stopped_and_its_row_says_so() -> None:
+    assert run(["sleep", "600"], 0.05) is None
+    row = {"tree": "everything", "files": 12_000, "bytes": 1_000_000, "tool": "bandit", "longer": 120.0}
+    assert figure_cells(row)[4:] == ("> 120", "", "< 100", "", "")
