@@ -8,7 +8,7 @@ prints, the first time:
     50 threads have: {70}
     after the invalidation: 70, computed 2 times
     two objects of the same shop: 1 computation
-    without a stable key: parameter 'self' of till.total() is a __main__ Till and cannot be part of its key
+    without a stable key: parameter 'self' of till.total() is a Till and cannot be part of its key
 """
 
 from __future__ import annotations

@@ -36,9 +36,12 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` probably means. None if nothing is near."""
     names = list(dict.fromkeys(known))
-    # `stale` for `stale_ttl`: by its letters, `sample` would be as near.
+    # `lease` is a slip in `leases`. `stale` is the beginning of `stale_ttl`, though `sample` has more of its letters.
+    slip = difflib.get_close_matches(name, names, n=1, cutoff=0.9)
     longer = [one for one in names if one.startswith(f"{name}_")] if name else []
-    found = longer if len(longer) == 1 else difflib.get_close_matches(name, names, n=1, cutoff=0.65)
+    if not slip and len(longer) == 1:
+        return longer[0]
+    found = slip or difflib.get_close_matches(name, names, n=1, cutoff=0.65)
     return found[0] if found else None
 
 
