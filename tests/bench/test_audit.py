@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from bench.audit.__main__ import figure_cells, main
@@ -55,6 +56,16 @@ def test_a_tool_that_fails_is_an_error_and_no_figure(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_takes_too_long_is_stopped_and_its_row_says_so() -> None:
-    assert run(["sleep", "600"], 0.05) is None
+    assert run(["sh", "-c", "sleep 612.5 & sleep 612.5"], 1.0) is None
+    assert not [one for one in psutil.process_iter() if "612.5" in _command(one)], (
+        "its children are stopped, too"
+    )
     row = {"tree": "everything", "files": 12_000, "bytes": 1_000_000, "tool": "bandit", "longer": 120.0}
     assert figure_cells(row)[4:] == ("> 120", "", "< 100", "", "")
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return [] if process.status() == psutil.STATUS_ZOMBIE else process.cmdline()
+    except psutil.Error:
+        return []

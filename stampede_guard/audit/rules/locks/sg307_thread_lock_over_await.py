@@ -35,7 +35,21 @@ def check(module: Module) -> Iterator[Violation]:
 def _awaits(function: Function, block: ast.With) -> bool:
     """Whether the event loop may run another coroutine while the block holds the lock."""
     loops = [loop for loop in function.loops if isinstance(loop, ast.AsyncFor)]
-    return any(inside(node, statement) for node in (*function.awaits, *loops) for statement in block.body)
+    if any(inside(node, statement) for node in (*function.awaits, *loops) for statement in block.body):
+        return True
+    return _comprehends(block)
+
+
+def _comprehends(block: ast.With) -> bool:
+    """`[row async for row in rows()]`, but not in a function that is defined here and runs later."""
+    nodes: list[ast.AST] = [*block.body]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.comprehension) and node.is_async:
+            return True
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.GeneratorExp):
+            nodes += ast.iter_child_nodes(node)
+    return False
 
 
 def _message(function: Function, kind: str) -> str:
