@@ -54,14 +54,15 @@ _BYTES = re.compile(r"byte(?:s|array)\(((?:[0-9a-f]{2})+)\)")
 """Bytes in the text of a part: they are written in hexadecimal, which anyone can read back."""
 # Whether a string can stand in a key as it is, unchecked. A long one cannot: it would be shortened anyway. An equals
 # sign inside may follow the name of a secret. An at sign may follow the credentials of a URL. A token may begin as
-# those do that are known by their form (`masking.KNOWN_TOKEN`).
+# those do that are known by their form (`masking.KNOWN_TOKEN`). A short text holds none of them, and hits pay for it.
 is_plain = re.compile(
+    r"[A-Za-z0-9\-_.~:/+]{0,14}|"
     r"(?!(?:.{0,40}[\-.~:/+@])?(?:eyJ|[spr]k[_\-]|gh[opsru]_|github_|glpat-|xox|A[KS]IA|AIza))"
     r"(?:[A-Za-z0-9\-_.~:/+]{0,40}={0,2}|[A-Za-z0-9\-_.~@+]{0,40}={0,2})",
     re.ASCII,
 ).fullmatch
 _SHORTEST_TOKEN = 15
-"""Characters of the shortest text in which `KNOWN_TOKEN` finds one."""
+"""Characters. No service gives out shorter tokens."""
 _CREDENTIAL = re.compile(r"(?:bearer|basic|token)\s", re.IGNORECASE).match
 # A URL's userinfo (RFC 3986, section 3.2.1) stands between these two marks, which may be percent-encoded.
 _BEFORE_USERINFO = re.compile(r"//|:|%(?:25)*(?:3A|2F)", re.IGNORECASE).search
