@@ -17,7 +17,7 @@ from typing import Literal
 
 from stampede_guard.audit.caching.naming.helpers import PLAIN_VERBS, helper_role, is_no_access
 from stampede_guard.audit.caching.naming.methods import METHODS
-from stampede_guard.audit.caching.receivers import MAYBE_WORDS, is_another
+from stampede_guard.audit.caching.receivers import MAYBE_WORDS, SERVERS, is_another
 from stampede_guard.audit.caching.tables import tables_in
 from stampede_guard.audit.source.handed import HANDED, HANDING
 from stampede_guard.audit.source.words import CACHE_STEMS, is_cachy, words
@@ -231,6 +231,8 @@ def _outdent(width: int) -> re.Pattern[bytes]:
 
 def _related(read: Trace, write: Trace) -> bool:
     if not read.of or not write.of or read.of == write.of or _ANY in (read.of, write.of):
+        return True
+    if read.of in SERVERS and write.of in SERVERS:
         return True
     return "pipe" in f"{read.of} {write.of}" or (is_cachy(read.of) and is_cachy(write.of))
 
