@@ -23,7 +23,6 @@ from stampede_guard.audit.source.handed import handed
 from stampede_guard.audit.source.model import Function, Module, argument, keyword_names
 from stampede_guard.audit.source.words import CACHE_WORDS, is_cachy, last, names_in, path, text_of, words
 
-
 _CLIENTS = frozenset("backend client conn connection store storage".split())
 
 

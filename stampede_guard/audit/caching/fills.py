@@ -101,13 +101,13 @@ def _is_traced(module: Module, function: Function) -> bool:
 
 def _of_function(module: Module, function: Function) -> list[Fill]:
     seen = accesses_of(module, function)
-    reads = [access for access in seen if access.what in ("read", "read-many", "exists")]
-    reads = reads or list(asked_by_key(function, seen))
-    if not reads:
-        return []
     writes = [
         access for access in seen if access.what in ("write", "write-many") and access.value is not None
     ]
+    if not writes:
+        return []
+    reads = [access for access in seen if access.what in ("read", "read-many", "exists")]
+    reads = reads or list(asked_by_key(function, seen))
     found: list[Fill] = []
     taken: set[str] = set()
     for read in reads:

@@ -106,7 +106,15 @@ def _roles(
 
 
 def built(place: str) -> Module | None:
-    """A followed file, or None if it cannot be read or parsed, or is too large."""
+    """A followed file, or None if it cannot be read or parsed, or is too large. Many files follow the same ones."""
+    try:
+        return _built(place, os.stat(place).st_mtime_ns)
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=64)
+def _built(place: str, _changed: int) -> Module | None:
     try:
         with open(place, "rb") as file:
             data = file.read(_LARGEST + 1)

@@ -19,6 +19,7 @@ from stampede_guard.audit.caching.naming.helpers import PLAIN_VERBS, helper_role
 from stampede_guard.audit.caching.naming.methods import METHODS
 from stampede_guard.audit.caching.receivers import MAYBE_WORDS, SERVERS, is_another
 from stampede_guard.audit.caching.tables import tables_in
+from stampede_guard.audit.source.definitions import DEF, outdent
 from stampede_guard.audit.source.handed import HANDED, HANDING
 from stampede_guard.audit.source.words import CACHE_STEMS, is_cachy, words
 
@@ -44,7 +45,6 @@ _IN = re.compile(rb" in ([\w.]+)")
 # `db.get_json_key(redis_key)`
 _BY_KEY = re.compile(rb"\b(?:get|load|fetch|read|lookup|aget)\w*\(\s*\w*key\w*\s*[,)]")
 _CALLS = re.compile(rb"(\w+)%b\(" % _GAP)
-_DEF = re.compile(rb"^([ \t]*)(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 # Methods that sets, lists and files also have.
 _COMMON = frozenset(
     "add insert write save store cache read load find fetch lookup has contains exists peek".split()
@@ -205,7 +205,7 @@ class Traces:
         before = range(bisect_left(known, at, key=lambda found: found.start()) - 1, -1, -1)
         for index in before:
             found = known[index]
-            if _outdent(len(found[1])).search(self.data, found.end(), end) is None:
+            if outdent(len(found[1])).search(self.data, found.end(), end) is None:
                 return found
         width = self._width(at)
         return next((known[index] for index in before if len(known[index][1]) < width), None)
@@ -220,13 +220,7 @@ class Traces:
 
     @cached_property
     def _defined(self) -> list[re.Match[bytes]]:
-        return list(_DEF.finditer(self.data))
-
-
-@lru_cache(maxsize=64)
-def _outdent(width: int) -> re.Pattern[bytes]:
-    """A line that ends a block of this indentation. A closing bracket continues the line before."""
-    return re.compile(rb"\n[ \t]{0,%d}[^\s#)\]}]" % width)
+        return list(DEF.finditer(self.data))
 
 
 def _related(read: Trace, write: Trace) -> bool:

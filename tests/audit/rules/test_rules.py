@@ -57,6 +57,7 @@ def test_sound_code_is_left_alone(path: Path) -> None:
         ("SG309", 2),
         ("SG310", 2),
         ("SG311", 2),
+        ("SG312", 3),
         ("SG402", 2),
         ("SG404", 1),
         ("SG405", 2),

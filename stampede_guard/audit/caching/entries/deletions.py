@@ -75,6 +75,8 @@ def by_pattern(module: Module) -> Iterator[tuple[Function, ast.Call, str]]:
             ):
                 continue
             key = call.args[0] if len(call.args) == 1 else None
+            if key is None:
+                continue
             ends = key.values[-1] if isinstance(key, ast.JoinedStr) and key.values else key
             if not isinstance(ends, ast.Constant) or not str(ends.value).endswith("*"):
                 continue

@@ -14,7 +14,10 @@ from stampede_guard.audit.source.model import Function, Module, argument, inside
 from stampede_guard.audit.source.words import is_cachy, names_in, path, text_of, words
 
 # A method that asks whether work is under way.
-ASKED = (re.compile(rb"(?:is|are|has)_\w*(?:running|locked|lock|busy|progress|processing)\("),)
+ASKED = tuple(
+    re.compile(rb"%b_\w*(?:running|locked|lock|busy|progress|processing)\(" % asks)
+    for asks in (b"is", b"are", b"has")
+)
 _ASKED = re.compile(r"(?:^|_)(?:is|are|has)_(?:\w+_)?(?:running|locked|lock|busy|progress|processing)$")
 _TAKES = frozenset("lock mark set start begin claim reserve".split())
 _LIFTS = frozenset("delete remove clear unset release drop unlink reset".split())
@@ -122,7 +125,7 @@ def _is_asked(module: Module, function: Function) -> bool:
     return function in module.functions_with(_ASKS_IN_TEXT)
 
 
-_ASKS_IN_TEXT = re.compile(ASKED[0].pattern.decode())
+_ASKS_IN_TEXT = re.compile("|".join(one.pattern.decode() for one in ASKED))
 
 
 def _takes(module: Module, call: ast.Call) -> bool:

@@ -142,7 +142,8 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="`functools.lru_cache` or `cache` decorates a function with a parameter that is a request, a response, "
-        "or a session of a database, or a method of a class of views, of which each request makes an object. So do aiocache's `cached` and fastapi-cache's `cache` without a key of their own: "
+        "or a session of a database, or a method of a view, whose `self` each request makes anew. So do aiocache's "
+        "`cached` and fastapi-cache's `cache` without a key of their own: "
         "their keys contain the text of each argument, and that of a session contains its address.",
         why="Each request has another such object, so no later call finds the entry. The cache keeps the objects "
         "alive: `lru_cache` the last 128, `cache` all of them. In a store, the entries pile up until they expire.",
@@ -150,9 +151,8 @@ RULE = Rule(
         instead="@locked_cache(ttl=60)\ndef account(user_id: int) -> Account: ...",
         unless="The parameter is one object for the life of the process, or `FastAPICache.init(key_builder=...)` "
         "leaves it out of the keys (not reported if the file or a main file says so).",
-        sure="High: by the parameter's annotation, or by its name if it has none; a view by the name of its class or of a "
-        "class that it inherits from. Medium for fastapi-cache, whose key "
-        "builder another file may set.",
+        sure="High: by the parameter's annotation, or by its name if it has none; a view by the name of its class or "
+        "of one that it inherits from. Medium for fastapi-cache, whose key builder another file may set.",
         fix="No automatic fix: only the program knows which part of the request identifies the value.",
     ),
 )

@@ -30,7 +30,7 @@ _CLEARS: Hint = (
     b"cache_clear",
     re.compile(rb"ache\w*\.(?:clear|pop)\("),
     re.compile(rb"ACHE\w*\.(?:clear|pop)\("),
-    re.compile(rb"\bdel \w*(?:ache|ACHE)"),
+    re.compile(rb"del \w*(?:ache|ACHE)"),
     re.compile(rb"cache_?(?:clear|invalidate|reset)"),
     *(re.compile(verb.encode() + rb"_\w*cache") for verb in VERBS),
 )

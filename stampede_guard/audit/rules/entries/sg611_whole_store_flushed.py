@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.clearing.flushed import flushes
@@ -38,8 +39,10 @@ RULE = Rule(
     confidence="medium",
     scope="fleet",
     hints=(
-        (b"flushdb", b"flushall", b"flush_db", b"flush_all", b"FLUSHDB", b"FLUSHALL", b".clear()"),
-        (b"flush", b"FLUSH", b"core.cache", b"flask_cach", b"cache", b"Cache"),
+        (
+            *(b"flushdb", b"flushall", b"flush_db", b"flush_all", b"FLUSHDB", b"FLUSHALL"),
+            re.compile(rb"ache\w*(?:\[[^\]\n]*\]|\(\))?\.clear\(\)"),
+        ),
     ),
     check=check,
     documentation=Documentation(
