@@ -88,7 +88,7 @@ def _look(module: Module, function: Function, store: ast.Subscript) -> ast.expr 
         node for node in locks.locks_of(module, function) if not any(inside(call, node) for call in work)
     ]
     guarded = any(inside(store, node) for node in guards) and any(inside(asked[0], node) for node in guards)
-    leaves = any(_LEAVES.search(path(call.func)) for call in work)
+    leaves = any(_leaves(module, function, call) for call in work)
     if guarded and (leaves or any(path(call.func) in function.parameters for call in work)):
         return asked[0]
     return asked[0] if leaves and _expires(module, function, store.value, asked[0], assigned.value) else None

@@ -28,7 +28,7 @@ Role = Literal["read", "write"]
 _GAP = rb"[\s\\]*"
 _WRITE, _READ = (
     re.compile(
-        rb"\.%b(%b)%b\("
+        rb"\.%b_?(%b)%b\("
         % (_GAP, b"|".join(sorted(n.encode() for n, role in METHODS.items() if role == of)), _GAP)
     )
     for of in ("write", "read")

@@ -10,6 +10,7 @@ from stampede_guard.audit.caching.accesses import Access
 from stampede_guard.audit.caching.keys import same_key, skeleton
 from stampede_guard.audit.caching.receivers import kind
 from stampede_guard.audit.caching.work import calls_work
+from stampede_guard.audit.source.branches import leaves
 from stampede_guard.audit.source.model import Function, Module, argument, inside, position
 from stampede_guard.audit.source.words import is_cachy, names_in, path, text_of, words
 
@@ -163,6 +164,26 @@ def is_taken_at_once(module: Module, function: Function, read: ast.expr, taken: 
         block = _following(module, test, statement, _says_unset(test.test))
         if block is not None and any(_works(node, read, taken.call) for node in block):
             return True
+    return False
+
+
+def is_compared(function: Function, read: ast.expr, taken: Access) -> bool:
+    """`if cache.get(key) == IN_PROGRESS: return ...`, and then the same constant is set."""
+    value = taken.value
+    if not isinstance(value, ast.Constant) and not path(value).rpartition(".")[2].isupper():
+        return False
+    flags = {name for _node, names, bound in function.bindings if bare(bound) is read for name in names}
+    for test in function.tests:
+        if (
+            not isinstance(test, ast.If)
+            or not isinstance(test.test, ast.Compare)
+            or not leaves(test.body[-1])
+        ):
+            continue
+        asked, other = test.test.left, test.test.comparators[0]
+        if isinstance(test.test.ops[0], ast.Eq) and (bare(asked) is read or path(asked) in flags):
+            if value is not None and ast.dump(other) == ast.dump(value):
+                return position(test) < position(taken.call)
     return False
 
 
