@@ -41,16 +41,17 @@ _MARKS = tuple(mark.decode() for mark in LOCKS_OR_CLOCKS)
 _WORDS = (b"cache", b"Cache", b"CACHE")
 # Without clocks and locks: caches that are filled in steps.
 STEPS: tuple[bytes | re.Pattern[bytes], ...] = tuple(
-    re.compile(rb"%b\w*(?:\.(?:append|add)\(|\[[^\n]*\] = )" % word) for word in _WORDS
+    re.compile(rb"%b\w{0,80}(?:\.(?:append|add)\(|\[[^\n]{0,300}\] = )" % word) for word in _WORDS
 )
 EMPTY: tuple[bytes | re.Pattern[bytes], ...] = (
     re.compile(
-        rb"if (?:not )?(?:len\()?(?:self\.|cls\.)?\w*(?:cache|CACHE|Cache)\w*(?:(?:\)| is None| or | and )[^\n]*)?:"
+        rb"if (?:not )?(?:len\()?(?:self\.|cls\.)?\w{0,80}(?:cache|CACHE|Cache)\w{0,80}"
+        rb"(?:(?:\)| is None| or | and )[^\n]{0,300})?:"
     ),
 )
 _CONTAINERS = frozenset(("list", "dict", "set", "OrderedDict", "defaultdict", "deque"))
 STORES: tuple[bytes | re.Pattern[bytes], ...] = (
-    *(re.compile(rb"%b\w*\[[^\n]*\] = " % word) for word in _WORDS),
+    *(re.compile(rb"%b\w{0,80}\[[^\n]{0,300}\] = " % word) for word in _WORDS),
     *RENEWED,
     *KEPT,
 )

@@ -19,7 +19,6 @@ from stampede_guard.audit.caching.naming.helpers import PLAIN_VERBS, helper_role
 from stampede_guard.audit.caching.naming.methods import METHODS
 from stampede_guard.audit.caching.receivers import MAYBE_WORDS, SERVERS, is_another
 from stampede_guard.audit.caching.tables import tables_in
-from stampede_guard.audit.source.definitions import DEF, outdent
 from stampede_guard.audit.source.handed import HANDED, HANDING
 from stampede_guard.audit.source.words import CACHE_STEMS, is_cachy, words
 
@@ -34,7 +33,7 @@ _WRITE, _READ = (
     for of in ("write", "read")
 )
 # Code uses a cache only by a call, an index or an attribute.
-_STEMS = tuple(re.compile(rb"%b\w*(?=%b[(\[.])" % (stem.encode(), _GAP)) for stem in CACHE_STEMS)
+_STEMS = tuple(re.compile(rb"%b\w{0,80}(?=%b[(\[.])" % (stem.encode(), _GAP)) for stem in CACHE_STEMS)
 _BEFORE = re.compile(rb"(\w+)(?:\([^()]*\)|\[[^\[\]]*\])*[\s\\]*$")
 _CALLED = re.compile(rb"%b\(" % _GAP)
 _CALLED_OF = re.compile(rb"(?:\([^()]*\)|\[[^\[\]]*\])*%b\.%b(\w+)%b\(" % (_GAP, _GAP, _GAP))
@@ -43,14 +42,16 @@ _FROM = re.compile(rb"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n
 _ALIAS = re.compile(rb"(\w+)(?:[ \t]+as[ \t]+(\w+))?")
 _IN = re.compile(rb" in ([\w.]+)")
 # `db.get_json_key(redis_key)`
-_BY_KEY = re.compile(rb"\b(?:get|load|fetch|read|lookup|aget)\w*\(\s*\w*key\w*\s*[,)]")
+_BY_KEY = re.compile(rb"\b(?:get|load|fetch|read|lookup|aget)\w{0,80}\(\s*\w{0,80}key\w{0,80}\s*[,)]")
 _CALLS = re.compile(rb"(\w+)%b\(" % _GAP)
+_DEF = re.compile(rb"^([ \t]*)(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 # Methods that sets, lists and files also have.
 _COMMON = frozenset(
     "add insert write save store cache read load find fetch lookup has contains exists peek".split()
 )
 _WINDOW = 160  # bytes searched backwards for a receiver; a longer one counts as any
 _AHEAD = 2_000  # extra bytes searched: the next search is often in the same function
+_LONGEST_NAME = 200  # bytes of a name that is read
 _ANY = "*"
 
 
@@ -205,7 +206,7 @@ class Traces:
         before = range(bisect_left(known, at, key=lambda found: found.start()) - 1, -1, -1)
         for index in before:
             found = known[index]
-            if outdent(len(found[1])).search(self.data, found.end(), end) is None:
+            if _outdent(len(found[1])).search(self.data, found.end(), end) is None:
                 return found
         width = self._width(at)
         return next((known[index] for index in before if len(known[index][1]) < width), None)
@@ -220,7 +221,13 @@ class Traces:
 
     @cached_property
     def _defined(self) -> list[re.Match[bytes]]:
-        return list(DEF.finditer(self.data))
+        return list(_DEF.finditer(self.data))
+
+
+@lru_cache(maxsize=64)
+def _outdent(width: int) -> re.Pattern[bytes]:
+    """A line that ends a block of this indentation. A closing bracket continues the line before."""
+    return re.compile(rb"\n[ \t]{0,%d}[^\s#)\]}]" % width)
 
 
 def _related(read: Trace, write: Trace) -> bool:
@@ -251,7 +258,7 @@ def _of_helpers(data: bytes, role: Role, start: int = 0, end: int = sys.maxsize)
     for stem in _STEMS:
         for found in stem.finditer(low):
             first, last = found.start() + start, found.end() + start
-            while first and _is_word(data[first - 1]):
+            while first > max(0, last - _LONGEST_NAME) and _is_word(data[first - 1]):
                 first -= 1
             name = data[first:last].decode("utf-8", "replace")
             if _CALLED.match(data, last):

@@ -125,10 +125,20 @@ def _hands_over(module: Module, wrapper: Function) -> bool:
     """Whether a wrapper gives what it wraps to a function of the file that fills a cache with it."""
     if decorator_around(wrapper) is None:
         return False
+    wrapped = {name for outer in wrapper.chain() if outer is not wrapper for name in outer.parameters}
     called = {
-        made for call in wrapper.calls if call.args and (made := module.callee(call, wrapper)) is not None
+        made
+        for call in wrapper.calls
+        if any(isinstance(given, ast.Name) and given.id in wrapped for given in call.args)
+        and (made := module.callee(call, wrapper)) is not None
     }
-    return any(fill.function in called for fill in fills(module))
+    return any(fill.function in called and _calls_a_parameter(fill.function) for fill in fills(module))
+
+
+def _calls_a_parameter(function: Function) -> bool:
+    return any(
+        isinstance(call.func, ast.Name) and call.func.id in function.parameters for call in function.calls
+    )
 
 
 def _asks(module: Module, wrapper: Function) -> bool:

@@ -27,14 +27,14 @@ _NAMES = (
     r"cached?_(?:call|run|fetch)",
     r"\bremember",
     # Any other: the helper's body decides.
-    r"cached?_(?!page|control|clear|key|delete|invalidate|info|dir|path|name|size|stat|propert|from_source|readonly|contain)\w",
+    r"cached?_(?!page|control|clear|key|delete|invalidate|(?:info|dir|path|name|size|property|readonly|contains)(?![a-z]))\w",
     r"(?<!lru)_cached?\b",
 )
 _NAME = re.compile("|".join(_NAMES))
 _CALLED = re.compile(rf"(?:{'|'.join(_NAMES)})\w*[\s\\]*\(")
 # The same in bytes. Each begins with literal text, which is fast to search for, so some let a little more through.
 HINT = tuple(
-    re.compile(rb"%b\w*\((?!\))" % name)
+    re.compile(rb"%b\w{0,80}\((?!\))" % name)
     for name in (
         _NAMES[0].encode(),
         *(b"through_cache", b"with_cache", b"via_cache", b"remember"),

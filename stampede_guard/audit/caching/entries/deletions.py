@@ -20,7 +20,7 @@ _NO_COPIES = re.compile(
     r"progress|running|temp|draft|password|reset|challenge|heartbeat|online|typing|request_?cache",
     re.IGNORECASE,
 )
-_BY_PATTERN = re.compile(r"\b(?:a?delete|unlink)\s*\([^)\n]*\*[\"']")
+_BY_PATTERN = re.compile(r"\*[\"'],?\s*\)")
 # What takes its keys literally. A class of the project may understand patterns.
 _OF_A_CLIENT = re.compile(r"^(?:redis|aioredis|valkey|coredis)\b|^django\.core\.cache\b")
 LATER = frozenset("on_commit run_on_commit after_commit add_task call_later after_this_request defer".split())
@@ -80,6 +80,8 @@ def by_pattern(module: Module) -> Iterator[tuple[Function, ast.Call, str]]:
             ends = key.values[-1] if isinstance(key, ast.JoinedStr) and key.values else key
             if not isinstance(ends, ast.Constant) or not str(ends.value).endswith("*"):
                 continue
+            if module.source.count(str(ends.value)) > 1:
+                continue  # the file stores or names just this key
             if _OF_A_CLIENT.search(origin(module, call.func.value, function)):
                 yield function, call, ast.unparse(key)
 

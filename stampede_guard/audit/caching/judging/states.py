@@ -16,7 +16,7 @@ from stampede_guard.audit.source.words import is_cachy, names_in, path, text_of,
 
 # A method that asks whether work is under way.
 ASKED = tuple(
-    re.compile(rb"%b_\w*(?:running|locked|lock|busy|progress|processing)\(" % asks)
+    re.compile(rb"%b_\w{0,80}(?:running|locked|lock|busy|progress|processing)\(" % asks)
     for asks in (b"is", b"are", b"has")
 )
 _ASKED = re.compile(r"(?:^|_)(?:is|are|has)_(?:\w+_)?(?:running|locked|lock|busy|progress|processing)$")
@@ -167,12 +167,12 @@ def is_taken_at_once(module: Module, function: Function, read: ast.expr, taken: 
     return False
 
 
-def is_compared(function: Function, read: ast.expr, taken: Access) -> bool:
-    """`if cache.get(key) == IN_PROGRESS: return ...`, and then the same constant is set."""
+def is_compared(function: Function, read: Access, taken: Access) -> bool:
+    """`if cache.get(key) == IN_PROGRESS: return ...`, the same constant is set, and lifted if the work fails."""
     value = taken.value
-    if not isinstance(value, ast.Constant) and not path(value).rpartition(".")[2].isupper():
+    if value is None or not (isinstance(value, ast.Constant) or path(value).rpartition(".")[2].isupper()):
         return False
-    flags = {name for _node, names, bound in function.bindings if bare(bound) is read for name in names}
+    flags = {name for _node, names, bound in function.bindings if bare(bound) is read.call for name in names}
     for test in function.tests:
         if (
             not isinstance(test, ast.If)
@@ -181,9 +181,18 @@ def is_compared(function: Function, read: ast.expr, taken: Access) -> bool:
         ):
             continue
         asked, other = test.test.left, test.test.comparators[0]
-        if isinstance(test.test.ops[0], ast.Eq) and (bare(asked) is read or path(asked) in flags):
-            if value is not None and ast.dump(other) == ast.dump(value):
-                return position(test) < position(taken.call)
+        if (
+            isinstance(test.test.ops[0], ast.Eq)
+            and (bare(asked) is read.call or path(asked) in flags)
+            and ast.dump(other) == ast.dump(value)
+            and position(test) < position(taken.call)
+        ):
+            return any(
+                call.args
+                and position(call) > position(taken.call)
+                and same_key(function, read.key[:1], (call.args[0],))
+                for call in lockuse.deletes(function)
+            )
     return False
 
 

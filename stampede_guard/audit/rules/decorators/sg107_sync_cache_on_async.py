@@ -19,12 +19,14 @@ _NAMES = frozenset(
 )
 
 
-_LINE = re.compile(rb"@[ \t]*(?:\w+\.)*(?:\w*cache|cached|cachedmethod|cached_property)\b")
+_LINE = re.compile(rb"@[ \t(]*(?:\w+\.)*(?:\w{0,80}cache|cached|cachedmethod|cached_property)\b")
 # Another name for one of them, which then stands in the line.
 _RENAMED: Hint = (
     re.compile(rb"cache[ \t]+as[ \t]"),
     re.compile(rb"cached(?:method|_property)?[ \t]+as[ \t]"),
-    re.compile(rb"\n\w+[ \t]*=[ \t]*(?:\w+\.)*(?:\w*cache|cached\w*)\b"),
+    re.compile(rb"=[ \t(]*(?:\w+\.)*(?:lru_cache|ttl_cache|lfu_cache|cached|cachedmethod|cached_property)\b"),
+    re.compile(rb"=[ \t(]*(?:functools\.)?cache[ \t]*[\r\n#;(]"),
+    b"method_decorator",
 )
 
 

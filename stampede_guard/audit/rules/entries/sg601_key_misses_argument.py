@@ -12,17 +12,13 @@ from stampede_guard.audit.prefilter import STORES, Hint, Text
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
 
-_DICTS = re.compile(rb"(?:ache|ACHE|memo)\w*\[[^\n]*\] *= ")
+_DICTS = re.compile(rb"(?:ache|ACHE|memo)\w{0,80}\[[^\n]{0,300}\] *= ")
 
-# What may be a look into such a dict.
-_LOOKS = re.compile(
-    rb"\bin [\w.]*(?:ache|ACHE|memo)|(?:ache|ACHE|memo)\w*(?:\[[^\n]*\])*\.get\(|KeyError"
-    rb"|\bif [^\n]*(?:ache|ACHE|memo)\w*\["
-)
 # Not those of functools: they are for functions, which see no request.
-_DECORATED = re.compile(rb"@(?!lru_cache\b|cached_property\b|cache[ \t]*[\r\n#])\w*cache")
+_DECORATED = re.compile(rb"@(?!lru_cache\b|cached_property\b|cache[ \t]*[\r\n#])\w{0,80}cache")
 _BARE = re.compile(rb"@cache[ \t]*[\r\n#]")
-_ASKS: Hint = (b"request", b"current_", b"get_jwt", re.compile(rb"\bg\."))
+_OF_FUNCTOOLS = re.compile(rb"from functools import[^\n]*\bcache\b")
+_ASKS: Hint = (b"request", b"session", b"current_", b"get_jwt", re.compile(rb"\bg\."))
 # Decorators of libraries whose keys are known; any file may set the key builder of fastapi-cache.
 _SETTLED = ("memoize", "cached", "cache_page")
 _OR_RUNS = (b"cache_or_", b"cached_or_", b"memo_or_")
@@ -57,12 +53,10 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _may_apply(text: Text) -> bool:
-    if text.traces.may_fill or text.has_any((b"get_or_set", *_OR_RUNS)):
-        return True
-    if text.has_any((_DICTS,)) and text.definitions.share(_DICTS, _LOOKS):
+    if text.traces.may_fill or text.has_any((b"get_or_set", _DICTS, *_OR_RUNS)):
         return True
     decorated = text.has_any((b"memoize", b".cached(", b"cache_page", b"fastapi_cache", _DECORATED)) or (
-        text.has_any((_BARE,)) and not text.has_any((b"functools",))
+        text.has_any((_BARE,)) and not text.has_any((_OF_FUNCTOOLS,))
     )
     return decorated and text.has_any(_ASKS)
 

@@ -14,14 +14,14 @@ from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
 
 _DELETES = (
-    re.compile(rb"\.(?:delete|delete_many|adelete|unlink)\("),
-    re.compile(rb"invalidate\w*\("),
+    re.compile(rb"\.(?:delete|delete_many|adelete|unlink)[\s\\]*\("),
+    re.compile(rb"invalidate\w{0,80}\("),
     b"on_commit(",
     b"delete_memoized(",
 )
 
 _SHOWN = 3  # parameters that a message names
-_BY_PATTERN = (re.compile(rb"(?:delete|unlink)\([^)\n]*\*[\"']"),)
+_BY_PATTERN = (re.compile(rb"\*[\"'],?\s*\)"),)
 _LATER = (re.compile(rb"(?:%b)\s*\(\s*lambda" % "|".join(sorted(LATER)).encode()),)
 
 

@@ -45,7 +45,7 @@ _WRITES: Hint = (
 _DELETES_ENTRIES: Hint = (
     re.compile(rb"\.(?:a?delete(?:_many)?|unlink|delete_pattern|invalidate)[\s\\]*\((?!\))"),
     re.compile(rb"\.clear[\s\\]*\("),
-    re.compile(rb"\b%b\w*(?:[cC]ache|[mM]emo|[rR]edis)\w*[\s\\]*\(" % _WORDS.encode()),
+    re.compile(rb"\b%b\w{0,80}(?:[cC]ache|[mM]emo|[rR]edis)\w{0,80}[\s\\]*\(" % _WORDS.encode()),
 )
 # Classes of the project for a cache have methods of any name.
 _OWN: Hint = (b"Cache(", b"Cache |", b"Cache]", b": Cache", b"Cache,", b"Cache)", b"cache(")

@@ -33,6 +33,7 @@ _INJECTED = frozenset("db session conn connection db_session background_tasks".s
 _MADE_PER_REQUEST = re.compile(
     r"(?:View|ViewSet|Viewset|RequestHandler|HTTPEndpoint|WebSocketEndpoint)(?:Mixin)?$"
 )
+_FRAMEWORKS = re.compile(r"^(?:django|rest_framework|tornado|starlette|flask)\b")
 _HINT: Hint = (b"lru_cache", re.compile(rb"@(?:functools\.)?cache\b(?!\.)"), *HINTS)
 _GIVEN: Hint = (
     re.compile(rb"\b(?:request|response|websocket)\s*[,)=]"),
@@ -40,7 +41,7 @@ _GIVEN: Hint = (
         rb":\s*[\"']?[\w.\[]*(?:Request|Response|WebSocket|Session|SessionDep|Connection|BackgroundTasks)\b"
     ),
     b"Depends(",
-    re.compile(rb"(?:View|ViewSet|Viewset|RequestHandler|Endpoint)(?:Mixin)?\s*[(,):]"),
+    re.compile(rb"(?:View|ViewSet|Viewset|RequestHandler|Endpoint)(?:Mixin)?\s*[(,):\[]"),
 )
 
 
@@ -58,7 +59,7 @@ def check(module: Module) -> Iterator[Violation]:
                 "entry, and each entry keeps its object alive",
                 function=function.name,
             )
-        elif _is_of_a_view(function):
+        elif _is_of_a_view(module, function):
             yield Violation(
                 node=decoration.node,
                 message=f"{decoration.tail} has self in its key, another object for each request: no other request "
@@ -115,14 +116,18 @@ def _is_injected(function: Function, argument: ast.arg) -> bool:
     )
 
 
-def _is_of_a_view(function: Function) -> bool:
-    """A method of an object that each request makes anew."""
-    if function.cls is None or not function.arguments or function.arguments[0].arg != "self":
+def _is_of_a_view(module: Module, function: Function) -> bool:
+    """A method of an object that each request makes anew: its class is a framework's, or it reads `self.request`."""
+    cls = function.cls
+    if cls is None or not function.arguments or function.arguments[0].arg != "self":
         return False
-    return any(
-        _MADE_PER_REQUEST.search(name)
-        for name in (function.cls.name, *(last(path(base)) for base in function.cls.bases))
-    )
+    bases = [module.resolve(base.value if isinstance(base, ast.Subscript) else base) for base in cls.bases]
+    if any(_FRAMEWORKS.match(base) and _MADE_PER_REQUEST.search(last(base)) for base in bases):
+        return True
+    if not any(_MADE_PER_REQUEST.search(name) for name in (cls.name, *map(last, bases))):
+        return False
+    methods = (one for one in module.functions if one.cls is cls)
+    return any(name in ("self.request", "self.kwargs") for one in methods for name, _node in one.loads)
 
 
 def _is_of_one_request(module: Module, argument: ast.arg) -> bool:
@@ -151,8 +156,9 @@ RULE = Rule(
         instead="@locked_cache(ttl=60)\ndef account(user_id: int) -> Account: ...",
         unless="The parameter is one object for the life of the process, or `FastAPICache.init(key_builder=...)` "
         "leaves it out of the keys (not reported if the file or a main file says so).",
-        sure="High: by the parameter's annotation, or by its name if it has none; a view by the name of its class or "
-        "of one that it inherits from. Medium for fastapi-cache, whose key builder another file may set.",
+        sure="High: by the parameter's annotation, or by its name if it has none; a view if its class "
+        "inherits from one of Django, REST framework, Flask, Starlette or Tornado, or is named so and reads "
+        "`self.request`. Medium for fastapi-cache, whose key builder another file may set.",
         fix="No automatic fix: only the program knows which part of the request identifies the value.",
     ),
 )

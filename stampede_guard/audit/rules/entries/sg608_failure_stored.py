@@ -25,11 +25,12 @@ _KEEP_NONE = re.compile(
 # These ask again if they find None.
 _FORGET_NONE = re.compile(r"^(?:flask_cach\w*|aiocache)\b")
 # A decorator of a library, or of the project, which is followed.
-_DECORATES = re.compile(rb"@[ \t]*(?:\w+\.)*(?:\w*[cC]ache\w*|memoize\b)")
+_DECORATES = re.compile(rb"@[ \t(]*(?:\w+\.)*(?:\w{0,80}[cC]ache\w{0,80}|memoize\b)")
 _RENAMED: Hint = (
     re.compile(rb"cached?[ \t]+as[ \t]"),
     re.compile(rb"memoize[ \t]+as[ \t]"),
-    re.compile(rb"\n\w+[ \t]*=[ \t]*(?:\w+\.)*\w*(?:cache|cached|memoize)\b"),
+    re.compile(rb"=[ \t(]*(?:\w+\.)*(?:lru_cache|alru_cache|ttl_cache|cached|memoize)\b"),
+    re.compile(rb"=[ \t(]*(?:functools\.)?cache[ \t]*[\r\n#;(]"),
     b"method_decorator",
 )
 # The words of exceptions that another attempt may not raise.
@@ -63,9 +64,9 @@ _PASSING: Hint = (
 )
 # Dicts and values of the process.
 _KEEPS = (
-    re.compile(rb"ache\w*\["),
-    re.compile(rb"ACHE\w*\["),
-    re.compile(rb"global [^\n]*(?:ache|ACHE)"),
+    re.compile(rb"ache\w{0,80}\["),
+    re.compile(rb"ACHE\w{0,80}\["),
+    re.compile(rb"global [^\n]{0,200}(?:ache|ACHE)"),
 )
 _FAILS = re.compile(rb"except")
 _LET_THROUGH = frozenset("response_filter unless skip_cache_func condition cache_filter".split())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.clearing.flushed import flushes
@@ -39,10 +38,8 @@ RULE = Rule(
     confidence="medium",
     scope="fleet",
     hints=(
-        (
-            *(b"flushdb", b"flushall", b"flush_db", b"flush_all", b"FLUSHDB", b"FLUSHALL"),
-            re.compile(rb"ache\w*(?:\[[^\]\n]*\]|\(\))?\.clear\(\)"),
-        ),
+        (b"flushdb", b"flushall", b"flush_db", b"flush_all", b"FLUSHDB", b"FLUSHALL", b".clear()"),
+        (b"flush", b"FLUSH", b"core.cache", b"flask_cach", b"cache", b"Cache"),
     ),
     check=check,
     documentation=Documentation(

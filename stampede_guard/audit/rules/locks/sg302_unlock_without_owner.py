@@ -17,6 +17,8 @@ from stampede_guard.audit.source.model import Function, Module, argument, keywor
 from stampede_guard.audit.source.words import last, names_in, words
 
 _RELEASES = frozenset("release unlock free unlocked unlocks releases aexit exit".split())
+# The work is over.
+_ENDS = frozenset("done end ended finish finished complete completed stop stopped".split())
 _SETS = frozenset(("set", "setex", "psetex"))
 _TAKES = frozenset("acquire obtain".split())
 _FORCES = re.compile(
@@ -154,12 +156,15 @@ def _frees_a_lock(module: Module, function: Function, key: ast.expr) -> bool:
 
 
 def _is_of_nobody(function: Function, key: ast.expr, other: Function, claim: ast.Call) -> bool:
-    """Whatever its name: `redis.set(key, 1, nx=True, ex=60)` in one method, and the same key is deleted in another."""
+    """Whatever its name: `redis.set(key, 1, nx=True, ex=60)` in one method, and the end of the work deletes the key."""
     value = argument(claim, 1, "value")
     lifetime = {"ex", "px", "timeout"} & keyword_names(claim)
     return (
         isinstance(value, ast.Constant)
+        and bool(value.value)
         and bool(lifetime)
+        and not isinstance(key, ast.Name)  # in another method, that name may mean another key
+        and not _ENDS.isdisjoint(words(function.name))
         and lockuse.same_spelling(function, key, other, argument(claim, 0, "name", "key"))
     )
 

@@ -46,8 +46,7 @@ def check(module: Module) -> Iterator[Violation]:
                 and _is_flag(module, write.call)
             ]
             if not taken or not (
-                states.is_compared(function, read.call, taken[0])
-                or _is_a_lock(module, function, read, taken[0])
+                states.is_compared(function, read, taken[0]) or _is_a_lock(module, function, read, taken[0])
             ):
                 continue
             if not Flow(module, function, read).tested:

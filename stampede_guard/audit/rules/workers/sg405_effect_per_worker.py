@@ -43,10 +43,11 @@ _PARTS = (
     ),
     b"create_db_and_tables",
 )
-_BEGINS = re.compile(rb"def (?:setup|init|prepare|bootstrap|start)\w*\(")
+_BEGINS = re.compile(rb"def (?:setup|init|prepare|bootstrap|start)\w{0,80}\(")
 _TAKEN = (
-    *(b"delete from", b"DELETE FROM", b"Delete from", b"truncate", b"TRUNCATE", b"reset_all"),
+    *(b"delete from", b"DELETE FROM", b"truncate", b"TRUNCATE", b"reset_all"),
     re.compile(rb"_locks?\("),
+    re.compile(rb"delete from|truncate", re.IGNORECASE),
 )
 _EFFECTS = re.compile(f"^{_NAMES}$")
 

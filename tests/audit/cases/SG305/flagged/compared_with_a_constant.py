@@ -6,5 +6,9 @@ async def download(query, redis_cache):
     if await redis_cache.get(key) == IN_PROGRESS:
         return "/wait"
     await redis_cache.set(key, IN_PROGRESS, expiration=600)
-    await begin(query)
+    try:
+        await begin(query)
+    except OSError:
+        await redis_cache.delete(key)
+        raise
     return "/video"
