@@ -6,6 +6,7 @@ import re
 from functools import cache, cached_property
 
 from stampede_guard.audit.caching.traces import Traces
+from stampede_guard.audit.source.definitions import Definitions
 
 # One of these must occur. Patterns begin with literal text, so they are as fast as a search for it.
 Hint = tuple[bytes | re.Pattern[bytes], ...]
@@ -36,6 +37,10 @@ class Text:
     @cached_property
     def traces(self) -> Traces:
         return Traces(self.data)
+
+    @cached_property
+    def definitions(self) -> Definitions:
+        return Definitions(self.data)
 
     def _has(self, word: bytes | re.Pattern[bytes]) -> bool:
         known = self._known.get(word)

@@ -23,6 +23,8 @@ from stampede_guard.audit.source.handed import handed
 from stampede_guard.audit.source.model import Function, Module, argument, keyword_names
 from stampede_guard.audit.source.words import CACHE_WORDS, is_cachy, last, names_in, path, text_of, words
 
+_CLIENTS = frozenset("backend client conn connection store storage".split())
+
 
 @dataclass(frozen=True, eq=False)
 class Access:
@@ -268,7 +270,9 @@ def _bare(value: ast.expr) -> ast.expr:
 def _is_client(node: ast.expr) -> bool:
     """`cache_get(redis, key)`: the first argument is the store itself."""
     said = words(last(path(node))) if isinstance(node, ast.Name | ast.Attribute) else ()
-    return bool(said) and said[-1] in CACHE_WORDS
+    if not said:
+        return False
+    return said[-1] in CACHE_WORDS or (said[-1] in _CLIENTS and not CACHE_WORDS.isdisjoint(said))
 
 
 def _helper_value(call: ast.Call, keys: tuple[ast.expr, ...]) -> ast.expr | None:

@@ -137,7 +137,7 @@ def _timed(function: Function) -> set[str]:
 
 def of_the_module(function: Function) -> set[str]:
     """The names that a function declares as `global`."""
-    return {name for node in ast.walk(function.node) if isinstance(node, ast.Global) for name in node.names}
+    return set(function.globals)
 
 
 def tells_time(test: ast.expr) -> bool:

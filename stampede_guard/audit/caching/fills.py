@@ -28,6 +28,7 @@ from stampede_guard.audit.caching.judging.sparing import spares
 from stampede_guard.audit.caching.judging.wrappers import decorator_around
 from stampede_guard.audit.caching.keys import gets_another_key, same_key, skeleton
 from stampede_guard.audit.caching.lockuse import key_text
+from stampede_guard.audit.caching.receivers import SERVERS
 from stampede_guard.audit.caching.tables import TABLE, are_of_one_row, has_tables, table_accesses
 from stampede_guard.audit.caching.traces import Traces
 from stampede_guard.audit.source.model import Function, Module, inside, owner_class, position
@@ -100,13 +101,13 @@ def _is_traced(module: Module, function: Function) -> bool:
 
 def _of_function(module: Module, function: Function) -> list[Fill]:
     seen = accesses_of(module, function)
-    reads = [access for access in seen if access.what in ("read", "read-many", "exists")]
-    reads = reads or list(asked_by_key(function, seen))
-    if not reads:
-        return []
     writes = [
         access for access in seen if access.what in ("write", "write-many") and access.value is not None
     ]
+    if not writes:
+        return []
+    reads = [access for access in seen if access.what in ("read", "read-many", "exists")]
+    reads = reads or list(asked_by_key(function, seen))
     found: list[Fill] = []
     taken: set[str] = set()
     for read in reads:
@@ -207,9 +208,8 @@ def _belong_together(module: Module, function: Function, read: Access, write: Ac
     if _gives_its_key(function, read, write):
         return True
     if bool(read.helper) != bool(write.helper):
-        if same_key(function, read.key, write.key) and (
-            is_cachy(last(read.receiver) or read.helper) or read.topic == BY_KEY
-        ):
+        alike = same_key(function, read.key, write.key) or same_key(function, read.key, write.key[:1])
+        if alike and (is_cachy(last(read.receiver) or read.helper) or read.topic == BY_KEY):
             return True
         return _half_by_a_helper(module, function, read, write)
     if read.helper:
@@ -298,6 +298,8 @@ def _same_receiver(one: str, other: str) -> bool:
         return True
     # For a pipeline, or a second client of the same store, the key decides.
     related = {last(one).strip("_"), last(other).strip("_")}
+    if related <= SERVERS:  # `sentinel.slave.get(key)`, `sentinel.master.setex(key, ...)`
+        return one.rpartition(".")[0] == other.rpartition(".")[0]
     return "pipe" in " ".join(related) or all(is_cachy(name) for name in related)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
+from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
@@ -106,12 +107,25 @@ def _roles(
 
 
 def built(place: str) -> Module | None:
-    """A followed file, or None if it cannot be read or parsed, or is too large."""
+    """A followed file, or None if it cannot be read or parsed, or is too large.
+
+    Many files follow the same ones, so the last trees are kept. What rules remember of them is not: it may depend on
+    further files.
+    """
     try:
         with open(place, "rb") as file:
             data = file.read(_LARGEST + 1)
-        return None if len(data) > _LARGEST else build(place, data.decode("utf-8"))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+    except OSError:
+        return None
+    module = _built(place, data) if len(data) <= _LARGEST else None
+    return replace(module, memo={}) if module is not None else None
+
+
+@lru_cache(maxsize=8)
+def _built(place: str, data: bytes) -> Module | None:
+    try:
+        return build(place, data.decode("utf-8"))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 

@@ -34,10 +34,12 @@ OTHER_WORDS = frozenset(
 )
 # Of these, words for an interface to any store.
 _BEFORE_A_STORE = frozenset("db repo repository dao api".split())
-MAYBE_WORDS = frozenset(
+# Servers that have the same keys.
+SERVERS = frozenset("master slave replica primary".split())
+MAYBE_WORDS = SERVERS | frozenset(
     "client conn connection r rc rd rcli store storage backend kv db pool provider manager "
     "service layer region mem "
-    "l1 l2 local remote memory persistent instance".split()
+    "l1 l2 local remote memory persistent instance sentinel".split()
 )
 
 

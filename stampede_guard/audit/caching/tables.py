@@ -25,9 +25,9 @@ _ENDS = frozenset(
 _MAKES = frozenset(
     "create acreate update_or_create aupdate_or_create get_or_create aget_or_create insert".split()
 )
-_READ = re.compile(rb"Cache\w*\.(?:objects|query|select|get|filter|get_or_none)\b")
-_ASKED = re.compile(rb"(?:query|select|get)\(\s*(\w*Cache\w*)")
-_WRITE = re.compile(rb"Cache\w*(?:\.objects)?(?:\.\w*create|\.insert)?\(")
+_READ = re.compile(rb"Cache\w{0,80}\.(?:objects|query|select|get|filter|get_or_none)\b")
+_ASKED = re.compile(rb"(?:query|select|get)\(\s*(\w{0,80}Cache\w{0,80})")
+_WRITE = re.compile(rb"Cache\w{0,80}(?:\.objects)?(?:\.\w{0,80}create|\.insert)?\(")
 # In capitals: `from page_cache import ...` is no query.
 _SQL_READ = r"\bSELECT\b[^;]{0,1000}?\bFROM\s+(\w*cache\w*)"
 _SQL_WRITE = r"\bINSERT\b[\w\s]{0,40}?\bINTO\s+(\w*cache\w*)"

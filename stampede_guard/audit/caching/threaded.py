@@ -41,16 +41,17 @@ _MARKS = tuple(mark.decode() for mark in LOCKS_OR_CLOCKS)
 _WORDS = (b"cache", b"Cache", b"CACHE")
 # Without clocks and locks: caches that are filled in steps.
 STEPS: tuple[bytes | re.Pattern[bytes], ...] = tuple(
-    re.compile(rb"%b\w*(?:\.(?:append|add)\(|\[[^\n]*\] = )" % word) for word in _WORDS
+    re.compile(rb"%b\w{0,80}(?:\.(?:append|add)\(|\[[^\n]{0,300}\] = )" % word) for word in _WORDS
 )
 EMPTY: tuple[bytes | re.Pattern[bytes], ...] = (
     re.compile(
-        rb"if (?:not )?(?:len\()?(?:self\.|cls\.)?\w*(?:cache|CACHE|Cache)\w*(?:(?:\)| is None| or | and )[^\n]*)?:"
+        rb"if (?:not )?(?:len\()?(?:self\.|cls\.)?\w{0,80}(?:cache|CACHE|Cache)\w{0,80}"
+        rb"(?:(?:\)| is None| or | and )[^\n]{0,300})?:"
     ),
 )
 _CONTAINERS = frozenset(("list", "dict", "set", "OrderedDict", "defaultdict", "deque"))
 STORES: tuple[bytes | re.Pattern[bytes], ...] = (
-    *(re.compile(rb"%b\w*\[[^\n]*\] = " % word) for word in _WORDS),
+    *(re.compile(rb"%b\w{0,80}\[[^\n]{0,300}\] = " % word) for word in _WORDS),
     *RENEWED,
     *KEPT,
 )
@@ -88,7 +89,7 @@ def _look(module: Module, function: Function, store: ast.Subscript) -> ast.expr 
         node for node in locks.locks_of(module, function) if not any(inside(call, node) for call in work)
     ]
     guarded = any(inside(store, node) for node in guards) and any(inside(asked[0], node) for node in guards)
-    leaves = any(_LEAVES.search(path(call.func)) for call in work)
+    leaves = any(_leaves(module, function, call) for call in work)
     if guarded and (leaves or any(path(call.func) in function.parameters for call in work)):
         return asked[0]
     return asked[0] if leaves and _expires(module, function, store.value, asked[0], assigned.value) else None

@@ -17,7 +17,7 @@ from typing import Literal
 
 from stampede_guard.audit.caching.naming.helpers import PLAIN_VERBS, helper_role, is_no_access
 from stampede_guard.audit.caching.naming.methods import METHODS
-from stampede_guard.audit.caching.receivers import MAYBE_WORDS, is_another
+from stampede_guard.audit.caching.receivers import MAYBE_WORDS, SERVERS, is_another
 from stampede_guard.audit.caching.tables import tables_in
 from stampede_guard.audit.source.handed import HANDED, HANDING
 from stampede_guard.audit.source.words import CACHE_STEMS, is_cachy, words
@@ -27,13 +27,13 @@ Role = Literal["read", "write"]
 _GAP = rb"[\s\\]*"
 _WRITE, _READ = (
     re.compile(
-        rb"\.%b(%b)%b\("
+        rb"\.%b_?(%b)%b\("
         % (_GAP, b"|".join(sorted(n.encode() for n, role in METHODS.items() if role == of)), _GAP)
     )
     for of in ("write", "read")
 )
 # Code uses a cache only by a call, an index or an attribute.
-_STEMS = tuple(re.compile(rb"%b\w*(?=%b[(\[.])" % (stem.encode(), _GAP)) for stem in CACHE_STEMS)
+_STEMS = tuple(re.compile(rb"%b\w{0,80}(?=%b[(\[.])" % (stem.encode(), _GAP)) for stem in CACHE_STEMS)
 _BEFORE = re.compile(rb"(\w+)(?:\([^()]*\)|\[[^\[\]]*\])*[\s\\]*$")
 _CALLED = re.compile(rb"%b\(" % _GAP)
 _CALLED_OF = re.compile(rb"(?:\([^()]*\)|\[[^\[\]]*\])*%b\.%b(\w+)%b\(" % (_GAP, _GAP, _GAP))
@@ -42,7 +42,7 @@ _FROM = re.compile(rb"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n
 _ALIAS = re.compile(rb"(\w+)(?:[ \t]+as[ \t]+(\w+))?")
 _IN = re.compile(rb" in ([\w.]+)")
 # `db.get_json_key(redis_key)`
-_BY_KEY = re.compile(rb"\b(?:get|load|fetch|read|lookup|aget)\w*\(\s*\w*key\w*\s*[,)]")
+_BY_KEY = re.compile(rb"\b(?:get|load|fetch|read|lookup|aget)\w{0,80}\(\s*\w{0,80}key\w{0,80}\s*[,)]")
 _CALLS = re.compile(rb"(\w+)%b\(" % _GAP)
 _DEF = re.compile(rb"^([ \t]*)(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 # Methods that sets, lists and files also have.
@@ -51,6 +51,7 @@ _COMMON = frozenset(
 )
 _WINDOW = 160  # bytes searched backwards for a receiver; a longer one counts as any
 _AHEAD = 2_000  # extra bytes searched: the next search is often in the same function
+_LONGEST_NAME = 200  # bytes of a name that is read
 _ANY = "*"
 
 
@@ -232,6 +233,8 @@ def _outdent(width: int) -> re.Pattern[bytes]:
 def _related(read: Trace, write: Trace) -> bool:
     if not read.of or not write.of or read.of == write.of or _ANY in (read.of, write.of):
         return True
+    if read.of in SERVERS and write.of in SERVERS:
+        return True
     return "pipe" in f"{read.of} {write.of}" or (is_cachy(read.of) and is_cachy(write.of))
 
 
@@ -255,7 +258,7 @@ def _of_helpers(data: bytes, role: Role, start: int = 0, end: int = sys.maxsize)
     for stem in _STEMS:
         for found in stem.finditer(low):
             first, last = found.start() + start, found.end() + start
-            while first and _is_word(data[first - 1]):
+            while first > max(0, last - _LONGEST_NAME) and _is_word(data[first - 1]):
                 first -= 1
             name = data[first:last].decode("utf-8", "replace")
             if _CALLED.match(data, last):

@@ -47,7 +47,7 @@ def counted(findings: list[Finding], files: list[str], *, whole: bool) -> list[F
                 known.add(name)
     return [
         replace(finding, message=f"{finding.message} ({_times(uses[finding.defines])})")
-        if finding.defines in names
+        if finding.defines in names and uses[finding.defines]
         else finding
         for finding in findings
         if not (whole and _is_unused(finding, names, known | uses.keys()))

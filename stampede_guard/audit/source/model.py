@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 from stampede_guard.audit.source.words import path
@@ -39,6 +39,8 @@ class Function:
         self, reader: Reader, node: FunctionNode, outer: Function | None, cls: ast.ClassDef | None
     ) -> None:
         self.reader, self.node, self.outer, self.cls = reader, node, outer, cls
+        # The names that it, or a function in it, declares as `global`.
+        self.globals: set[str] = set()
 
     @cached_property
     def body(self) -> Body:
@@ -147,18 +149,22 @@ class Module:
         """The calls of functions and methods with these names. It walks only the functions whose text contains a
         name.
         """
-        wanted = re.compile(rf"\b(?:{'|'.join(names)})[\s\\]*\(")
-        inner = [call for function in self.functions_with(wanted) for call in function.calls]
-        outside = [] if self._are_inside(self._lines_with(wanted)) else self.calls_outside
+        lines = sorted({line for name in names for line in self._lines_with(_call_of(name))})
+        if not lines:
+            return []
+        inner = [call for function in self._functions_at(lines) for call in function.calls]
+        outside = [] if self._are_inside(lines) else self.calls_outside
         return sorted((call for call in (*outside, *inner) if _called(call) in names), key=position)
 
     def functions_with(self, pattern: re.Pattern[str]) -> list[Function]:
         """The functions whose text matches a pattern, or whose inner functions' text does."""
         known: dict[re.Pattern[str], list[Function]] = self.memo.setdefault("with", {})
         if pattern not in known:
-            lines = self._lines_with(pattern)
-            known[pattern] = [function for function in self.functions if _has_line(function.node, lines)]
+            known[pattern] = self._functions_at(self._lines_with(pattern))
         return known[pattern]
+
+    def _functions_at(self, lines: list[int]) -> list[Function]:
+        return [function for function in self.functions if _has_line(function.node, lines)] if lines else []
 
     def _are_inside(self, lines: list[int]) -> bool:
         """Whether all lines are in bodies of functions. Then the code outside need not be walked."""
@@ -228,6 +234,12 @@ class Module:
         """Where this file calls one of its own functions."""
         named = self.calls_of(function.name)
         return [call for call in named if self.callee(call, self.owners.get(call)) is function]
+
+
+@lru_cache(maxsize=2_000)
+def _call_of(name: str) -> re.Pattern[str]:
+    """It begins with literal text, so that it is searched for as fast as that."""
+    return re.compile(rf"{name}(?<!\w{name})[\s\\]*\(")
 
 
 def _called(call: ast.Call) -> str:

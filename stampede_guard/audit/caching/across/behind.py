@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from stampede_guard.audit.caching import locks
-from stampede_guard.audit.caching.fills import accesses_of
+from stampede_guard.audit.caching.fills import accesses_of, fills
 from stampede_guard.audit.caching.imported import built, follow
 from stampede_guard.audit.caching.judging.wrappers import decorator_around
 from stampede_guard.audit.source.decorations import Decoration, decorations
@@ -113,9 +113,31 @@ def _keeps(module: Module, decorator: Function, hops: int) -> bool:
         if function is not decorator and decorator_around(function) is not None:
             if _asks(module, function):
                 return True
+    if any(_hands_over(module, function) for function in inner if function is not decorator):
+        return True
     called = [module.callee(call, decorator) for call in decorator.calls] if hops else []
     return any(
         made is not None and made is not decorator and _keeps(module, made, hops - 1) for made in called
+    )
+
+
+def _hands_over(module: Module, wrapper: Function) -> bool:
+    """Whether a wrapper gives what it wraps to a function of the file that fills a cache with it."""
+    if decorator_around(wrapper) is None:
+        return False
+    wrapped = {name for outer in wrapper.chain() if outer is not wrapper for name in outer.parameters}
+    called = {
+        made
+        for call in wrapper.calls
+        if any(isinstance(given, ast.Name) and given.id in wrapped for given in call.args)
+        and (made := module.callee(call, wrapper)) is not None
+    }
+    return any(fill.function in called and _calls_a_parameter(fill.function) for fill in fills(module))
+
+
+def _calls_a_parameter(function: Function) -> bool:
+    return any(
+        isinstance(call.func, ast.Name) and call.func.id in function.parameters for call in function.calls
     )
 
 

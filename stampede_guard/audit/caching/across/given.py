@@ -27,17 +27,27 @@ _NAMES = (
     r"cached?_(?:call|run|fetch)",
     r"\bremember",
     # Any other: the helper's body decides.
-    r"cached?_(?!page|control|clear|key|delete|invalidate)\w",
+    r"cached?_(?!page|control|clear|key|delete|invalidate|(?:info|dir|path|name|size|property|readonly|contains)(?![a-z]))\w",
     r"(?<!lru)_cached?\b",
 )
 _NAME = re.compile("|".join(_NAMES))
-HINT = tuple(re.compile(rb"%b\w*\((?!\))" % name.encode()) for name in _NAMES)
+_CALLED = re.compile(rf"(?:{'|'.join(_NAMES)})\w*[\s\\]*\(")
+# The same in bytes. Each begins with literal text, which is fast to search for, so some let a little more through.
+HINT = tuple(
+    re.compile(rb"%b\w{0,80}\((?!\))" % name)
+    for name in (
+        _NAMES[0].encode(),
+        *(b"through_cache", b"with_cache", b"via_cache", b"remember"),
+        *(name.encode() for name in _NAMES[2:5:2]),
+        rb"_cache(?<!lru_cache)d?\b",
+    )
+)
 _HOPS = 2  # `get_tmp(key, load)` passes both to `get_or_run`
 
 
 def given_fills(module: Module) -> Iterator[tuple[ast.Call, Function, str, list[tuple[Module, Function]]]]:
     """The calls, each with its function, the helper's name, and what computes, as far as it is seen."""
-    for function in module.functions:
+    for function in module.functions_with(_CALLED):
         for call in function.calls:
             name = last(path(call.func))
             if _NAME.search(name) and name != function.name and (given := _given(module, function, call)):

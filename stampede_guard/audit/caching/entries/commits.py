@@ -18,6 +18,8 @@ _WRITES = frozenset(
 )
 # `pre_save` and `post_save`, `BEFORE_DELETE` and `AFTER_DELETE`, `pre_remove` of `m2m_changed`.
 _CHANGES = ("save", "delete", "add", "remove", "clear", "SAVE", "CREATE", "UPDATE", "DELETE")
+# Names that say nothing of what an entry is about.
+_COMMON = frozenset("str int settings app cls".split())
 _BLOCKS = ("atomic", "transaction", "begin", "begin_nested")
 _BLOCKS_OF = ("transaction", "session", "db", "conn", "connection", "engine")
 
@@ -46,7 +48,11 @@ def too_early(module: Module, function: Function) -> Iterator[tuple[Deletion, st
         if reason and not any(_is_after(module, function, other, one, end) for other in found):
             yield one, reason
         elif not reason and end is None and _block(module, function, one.call) is None:
-            yield from ((one, why) for why in _left_to_others(module, function, one))
+            why = _before_a_write(module, function, one, found)
+            if why:
+                yield one, why
+            else:
+                yield from ((one, why) for why in _left_to_others(module, function, one))
 
 
 def _left_to_others(module: Module, function: Function, one: Deletion) -> Iterator[str]:
@@ -55,6 +61,42 @@ def _left_to_others(module: Module, function: Function, one: Deletion) -> Iterat
         yield "before the session is committed, which this function leaves to its callers"
     elif of_the_request(module, function):
         yield "inside the request's transaction (ATOMIC_REQUESTS)"
+
+
+def _before_a_write(module: Module, function: Function, one: Deletion, found: list[Deletion]) -> str:
+    """`cache.delete(f"page:{page.id}")`, and then `page.save()`, which is committed at once, or an upload."""
+    about = _roots(one.key)
+    for call in function.calls:
+        if position(call) <= position(one.call) or not _writes(call) or not about & _roots(call):
+            continue
+        deleted_again = any(position(other.call) > position(call) for other in found)
+        if not deleted_again and _follows(module, call, one.call):
+            return f"before {_said(call)}()"
+    return ""
+
+
+def _writes(call: ast.Call) -> bool:
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    name, owner = call.func.attr, path(call.func.value)
+    if "cache" in owner.lower():
+        return False
+    if name in ("save", "asave"):
+        return owner != "" and not owner.startswith("super()")
+    if name in ("delete", "adelete"):
+        return owner != "" and not call.args and not call.keywords
+    return (
+        (name in ("update", "aupdate") and ".objects" in owner)
+        or name.startswith("upload")
+        or name == "put_object"
+    )
+
+
+def _roots(node: ast.AST | None) -> set[str]:
+    """The names that an expression begins with: `page` of `page.id`."""
+    if node is None:
+        return set()
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} - _COMMON
 
 
 def _at_once(module: Module, function: Function) -> list[Deletion]:

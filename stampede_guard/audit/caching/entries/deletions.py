@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stampede_guard.audit.caching.receivers import kind
@@ -19,6 +20,9 @@ _NO_COPIES = re.compile(
     r"progress|running|temp|draft|password|reset|challenge|heartbeat|online|typing|request_?cache",
     re.IGNORECASE,
 )
+_BY_PATTERN = re.compile(r"\*[\"'],?\s*\)")
+# What takes its keys literally. A class of the project may understand patterns.
+_OF_A_CLIENT = re.compile(r"^(?:redis|aioredis|valkey|coredis)\b|^django\.core\.cache\b")
 LATER = frozenset("on_commit run_on_commit after_commit add_task call_later after_this_request defer".split())
 
 
@@ -58,6 +62,28 @@ def _deletion(module: Module, function: Function, call: ast.Call) -> Deletion | 
     if _NO_COPIES.search(said) or any(is_locky(part) for part in said.split()):
         return None
     return Deletion(call, key)
+
+
+def by_pattern(module: Module) -> Iterator[tuple[Function, ast.Call, str]]:
+    """`redis.delete("user:*")`: Redis and Django's caches take the star as a letter of the key."""
+    for function in module.functions_with(_BY_PATTERN):
+        for call in function.calls:
+            if not isinstance(call.func, ast.Attribute) or call.func.attr not in (
+                "delete",
+                "unlink",
+                "adelete",
+            ):
+                continue
+            key = call.args[0] if len(call.args) == 1 else None
+            if key is None:
+                continue
+            ends = key.values[-1] if isinstance(key, ast.JoinedStr) and key.values else key
+            if not isinstance(ends, ast.Constant) or not str(ends.value).endswith("*"):
+                continue
+            if module.source.count(str(ends.value)) > 1:
+                continue  # the file stores or names just this key
+            if _OF_A_CLIENT.search(origin(module, call.func.value, function)):
+                yield function, call, ast.unparse(key)
 
 
 def _key_of(call: ast.Call) -> ast.expr | None:

@@ -139,7 +139,7 @@ def _is_tested(function: Function, held: list[ast.Name], since: ast.AST, store: 
 
 def _in_globals(function: Function) -> Iterator[StandIn]:
     """`try: RATES = await ask()`, `except Exception: RATES = {}`, and then `RATES_AT = time.monotonic()`."""
-    shared = {name for node in ast.walk(function.node) if isinstance(node, ast.Global) for name in node.names}
+    shared = function.globals
     if not any(map(is_cachy, shared)):
         return
     renewed = [

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import os
 import sys
-from functools import lru_cache
 
 from stampede_guard.audit.caching.imported import built, follow
 from stampede_guard.audit.source.model import Function, Module
@@ -78,10 +76,5 @@ def _elsewhere(asked: Module, module: Module, owner: str, name: str) -> tuple[Mo
     if place is None:
         owner, _, cls = owner.rpartition(".")
         place = follow(asked, module.path, owner) if owner else None
-    other = _built(place, os.stat(place).st_mtime_ns) if place is not None else None
+    other = built(place) if place is not None else None
     return _method(other, cls, name) if other is not None else None
-
-
-@lru_cache(maxsize=128)
-def _built(place: str, _changed: int) -> Module | None:
-    return built(place)

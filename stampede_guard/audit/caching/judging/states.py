@@ -10,11 +10,15 @@ from stampede_guard.audit.caching.accesses import Access
 from stampede_guard.audit.caching.keys import same_key, skeleton
 from stampede_guard.audit.caching.receivers import kind
 from stampede_guard.audit.caching.work import calls_work
+from stampede_guard.audit.source.branches import leaves
 from stampede_guard.audit.source.model import Function, Module, argument, inside, position
 from stampede_guard.audit.source.words import is_cachy, names_in, path, text_of, words
 
 # A method that asks whether work is under way.
-ASKED = (re.compile(rb"(?:is|are|has)_\w*(?:running|locked|lock|busy|progress|processing)\("),)
+ASKED = tuple(
+    re.compile(rb"%b_\w{0,80}(?:running|locked|lock|busy|progress|processing)\(" % asks)
+    for asks in (b"is", b"are", b"has")
+)
 _ASKED = re.compile(r"(?:^|_)(?:is|are|has)_(?:\w+_)?(?:running|locked|lock|busy|progress|processing)$")
 _TAKES = frozenset("lock mark set start begin claim reserve".split())
 _LIFTS = frozenset("delete remove clear unset release drop unlink reset".split())
@@ -122,7 +126,7 @@ def _is_asked(module: Module, function: Function) -> bool:
     return function in module.functions_with(_ASKS_IN_TEXT)
 
 
-_ASKS_IN_TEXT = re.compile(ASKED[0].pattern.decode())
+_ASKS_IN_TEXT = re.compile("|".join(one.pattern.decode() for one in ASKED))
 
 
 def _takes(module: Module, call: ast.Call) -> bool:
@@ -160,6 +164,35 @@ def is_taken_at_once(module: Module, function: Function, read: ast.expr, taken: 
         block = _following(module, test, statement, _says_unset(test.test))
         if block is not None and any(_works(node, read, taken.call) for node in block):
             return True
+    return False
+
+
+def is_compared(function: Function, read: Access, taken: Access) -> bool:
+    """`if cache.get(key) == IN_PROGRESS: return ...`, the same constant is set, and lifted if the work fails."""
+    value = taken.value
+    if value is None or not (isinstance(value, ast.Constant) or path(value).rpartition(".")[2].isupper()):
+        return False
+    flags = {name for _node, names, bound in function.bindings if bare(bound) is read.call for name in names}
+    for test in function.tests:
+        if (
+            not isinstance(test, ast.If)
+            or not isinstance(test.test, ast.Compare)
+            or not leaves(test.body[-1])
+        ):
+            continue
+        asked, other = test.test.left, test.test.comparators[0]
+        if (
+            isinstance(test.test.ops[0], ast.Eq)
+            and (bare(asked) is read.call or path(asked) in flags)
+            and ast.dump(other) == ast.dump(value)
+            and position(test) < position(taken.call)
+        ):
+            return any(
+                call.args
+                and position(call) > position(taken.call)
+                and same_key(function, read.key[:1], (call.args[0],))
+                for call in lockuse.deletes(function)
+            )
     return False
 
 

@@ -51,6 +51,8 @@ METHODS: dict[str, Literal["read", "write"]] = {
 
 
 def method_kind(name: str) -> Literal["read", "exists", "read-many", "write", "write-many"] | None:
+    """By the name, also of a class's own method: `self._get_value(key)`."""
+    name = name.removeprefix("_")
     if name in _GETS:
         return "read"
     if name in _SETS:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.fixes.decorators import memo_on_coroutine
+from stampede_guard.audit.prefilter import Hint, Text
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import Decoration, decorations
 from stampede_guard.audit.source.model import Module
@@ -15,6 +17,25 @@ _NAMES = frozenset(
     "cachetools.func.lru_cache cachetools.func.lfu_cache django.utils.functional.cached_property "
     "functools.cached_property werkzeug.utils.cached_property".split()
 )
+
+
+_LINE = re.compile(rb"@[ \t(]*(?:\w+\.)*(?:\w{0,80}cache|cached|cachedmethod|cached_property)\b")
+# Another name for one of them, which then stands in the line.
+_RENAMED: Hint = (
+    re.compile(rb"cache[ \t]+as[ \t]"),
+    re.compile(rb"cached(?:method|_property)?[ \t]+as[ \t]"),
+    re.compile(rb"=[ \t(]*(?:\w+\.)*(?:lru_cache|ttl_cache|lfu_cache|cached|cachedmethod|cached_property)\b"),
+    re.compile(rb"=[ \t(]*(?:functools\.)?cache[ \t]*[\r\n#;(]"),
+    b"method_decorator",
+)
+
+
+def _may_apply(text: Text) -> bool:
+    if text.has_any(_RENAMED):
+        return True
+    return any(
+        one.is_async or b"yield" in text.data[one.start : one.end] for one in text.definitions.under(_LINE)
+    )
 
 
 def check(module: Module) -> Iterator[Violation]:
@@ -58,6 +79,7 @@ RULE = Rule(
     confidence="high",
     scope="process",
     hints=((b"async def", b"yield"), (b"lru_cache", b"functools", b"cachetools", b"cached_property")),
+    near=_may_apply,
     check=check,
     fix=memo_on_coroutine,
     fixes=("unsafe",),

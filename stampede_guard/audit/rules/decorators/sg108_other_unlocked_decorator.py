@@ -48,7 +48,7 @@ _LIBRARIES: Hint = (
     *(b"import memoize", b"from memoize", b"aiocached", b"fast_cache"),
 )
 _NAMED_BUCKETS: Hint = (b"ttl_hash", b"time_bucket", b"time_key", b"ttl_key", b"expiry_hash", b"time_hash")
-_DIVIDED: Hint = (re.compile(rb"(?<!:)//[ \t]*[\w(]"), re.compile(rb"time\(\)[ \t]*/"))
+_DIVIDED: Hint = (re.compile(rb"//(?<!://)[ \t]*[\w(]"), re.compile(rb"time\(\)[ \t]*/"))
 
 
 def _may_have_buckets(text: Text) -> bool:

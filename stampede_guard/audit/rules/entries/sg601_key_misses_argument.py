@@ -8,13 +8,17 @@ from collections.abc import Iterator
 from stampede_guard.audit.caching.entries.missing import entries, missing
 from stampede_guard.audit.caching.entries.views import unkeyed_requests
 from stampede_guard.audit.caching.fills import owned_name, what_is_cached
-from stampede_guard.audit.prefilter import STORES, Text
+from stampede_guard.audit.prefilter import STORES, Hint, Text
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
 
-_DICTS = re.compile(rb"(?:ache|ACHE|memo)\w*\[[^\n]*\] *= ")
+_DICTS = re.compile(rb"(?:ache|ACHE|memo)\w{0,80}\[[^\n]{0,300}\] *= ")
 
-_DECORATED = re.compile(rb"@\w*cache")
+# Not those of functools: they are for functions, which see no request.
+_DECORATED = re.compile(rb"@(?!lru_cache\b|cached_property\b|cache[ \t]*[\r\n#])\w{0,80}cache")
+_BARE = re.compile(rb"@cache[ \t]*[\r\n#]")
+_OF_FUNCTOOLS = re.compile(rb"from functools import[^\n]*\bcache\b")
+_ASKS: Hint = (b"request", b"session", b"current_", b"get_jwt", re.compile(rb"\bg\."))
 # Decorators of libraries whose keys are known; any file may set the key builder of fastapi-cache.
 _SETTLED = ("memoize", "cached", "cache_page")
 _OR_RUNS = (b"cache_or_", b"cached_or_", b"memo_or_")
@@ -49,18 +53,12 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _may_apply(text: Text) -> bool:
-    return text.traces.may_fill or text.has_any(
-        (
-            b"get_or_set",
-            b"memoize",
-            b".cached(",
-            b"cache_page",
-            b"fastapi_cache",
-            _DICTS,
-            _DECORATED,
-            *_OR_RUNS,
-        )
+    if text.traces.may_fill or text.has_any((b"get_or_set", _DICTS, *_OR_RUNS)):
+        return True
+    decorated = text.has_any((b"memoize", b".cached(", b"cache_page", b"fastapi_cache", _DECORATED)) or (
+        text.has_any((_BARE,)) and not text.has_any((_OF_FUNCTOOLS,))
     )
+    return decorated and text.has_any(_ASKS)
 
 
 RULE = Rule(

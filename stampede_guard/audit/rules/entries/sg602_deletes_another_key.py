@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stampede_guard.audit.caching.entries.deletions import LATER
+from stampede_guard.audit.caching.entries.deletions import LATER, by_pattern
 from stampede_guard.audit.caching.entries.families import bound_late, missed
 from stampede_guard.audit.caching.entries.memoized import PartialDeletion, is_brief, partial_deletions
 from stampede_guard.audit.caching.fills import owned_name
@@ -14,13 +14,14 @@ from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Module
 
 _DELETES = (
-    re.compile(rb"\.(?:delete|delete_many|adelete|unlink)\("),
-    re.compile(rb"invalidate\w*\("),
+    re.compile(rb"\.(?:delete|delete_many|adelete|unlink)[\s\\]*\("),
+    re.compile(rb"invalidate\w{0,80}\("),
     b"on_commit(",
     b"delete_memoized(",
 )
 
 _SHOWN = 3  # parameters that a message names
+_BY_PATTERN = (re.compile(rb"\*[\"'],?\s*\)"),)
 _LATER = (re.compile(rb"(?:%b)\s*\(\s*lambda" % "|".join(sorted(LATER)).encode()),)
 
 
@@ -38,6 +39,13 @@ def check(module: Module) -> Iterator[Violation]:
             message=f"the lambda reads {name} when it runs, after the loop: {owned_name(function)}() deletes the last "
             f"one's entry each time: bind it (`lambda {name}={name}: ...`)",
             confidence="high",
+            function=owned_name(function),
+        )
+    for function, call, key in by_pattern(module):
+        yield Violation(
+            node=call,
+            message=f"{owned_name(function)}() deletes the one entry whose key is {key}: DEL knows no patterns, so "
+            "the entries that are meant stay",
             function=owned_name(function),
         )
     for partial in partial_deletions(module):
@@ -68,14 +76,18 @@ RULE = Rule(
     scope="fleet",
     hints=((*STORES, b"memoize"), _DELETES),
     near=lambda text: (
-        bool(text.traces.writes) or text.has_any(_LATER) or text.has_any((b"delete_memoized(",))
+        bool(text.traces.writes)
+        or text.has_any(_LATER)
+        or text.has_any(_BY_PATTERN)
+        or text.has_any((b"delete_memoized(",))
     ),
     check=check,
     documentation=Documentation(
         what=(
             "A key is deleted that the file neither stores nor reads, and the file stores one that looks like "
             "it: a longer "
-            "or shorter prefix, another separator, one more part at the end. Or a loop gives `on_commit` a "
+            "or shorter prefix, another separator, one more part at the end. Or a key ends with `*`, as if DEL knew "
+            "patterns. Or a loop gives `on_commit` a "
             "lambda that reads "
             "the loop's variable. Or `delete_memoized` of Flask-Caching gets some of the arguments: it deletes the one "
             "entry that has the defaults of all others."

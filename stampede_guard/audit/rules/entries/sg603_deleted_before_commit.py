@@ -39,12 +39,13 @@ _WRITES: Hint = (
         b"db.merge",
         b"db.delete",
     ),
+    *(b"upload", b"put_object("),
     *(b".save(", b".delete()", b".objects.", b"post_save", b"post_delete"),
 )
 _DELETES_ENTRIES: Hint = (
     re.compile(rb"\.(?:a?delete(?:_many)?|unlink|delete_pattern|invalidate)[\s\\]*\((?!\))"),
     re.compile(rb"\.clear[\s\\]*\("),
-    re.compile(rb"\b%b\w*(?:[cC]ache|[mM]emo|[rR]edis)\w*[\s\\]*\(" % _WORDS.encode()),
+    re.compile(rb"\b%b\w{0,80}(?:[cC]ache|[mM]emo|[rR]edis)\w{0,80}[\s\\]*\(" % _WORDS.encode()),
 )
 # Classes of the project for a cache have methods of any name.
 _OWN: Hint = (b"Cache(", b"Cache |", b"Cache]", b": Cache", b"Cache,", b"Cache)", b"cache(")
@@ -82,7 +83,8 @@ RULE = Rule(
         what=(
             "An entry is deleted before `super().save()`, before the session's last `commit()`, in a receiver "
             "of `pre_save` or `pre_delete`, of an action of `m2m_changed` that comes before the change, in a "
-            "`BEFORE_DELETE` hook, or inside a transaction that also writes. Also if the commit comes after the "
+            "`BEFORE_DELETE` hook, or inside a transaction that also writes, or before the row or the file of "
+            "the same name is saved (`page.save()`, `storage.upload(...)`). Also if the commit comes after the "
             "function: it changes rows in a session of SQLAlchemy and commits nowhere, or it saves rows of Django "
             "while the settings have `ATOMIC_REQUESTS`."
         ),

@@ -28,6 +28,12 @@ _SESSION = re.compile(
 _REQUEST = re.compile(r"^(?:fastapi|starlette)\b.*\.(?:Request|WebSocket)$")
 _POOLED = re.compile(r"^(?:requests|httpx|aiohttp)\b")
 _INJECTED = frozenset("db session conn connection db_session background_tasks".split())
+# A class of which each request makes an object: a view of Django or its REST framework, a handler of Tornado, an
+# endpoint of Starlette.
+_MADE_PER_REQUEST = re.compile(
+    r"(?:View|ViewSet|Viewset|RequestHandler|HTTPEndpoint|WebSocketEndpoint)(?:Mixin)?$"
+)
+_FRAMEWORKS = re.compile(r"^(?:django|rest_framework|tornado|starlette|flask)\b")
 _HINT: Hint = (b"lru_cache", re.compile(rb"@(?:functools\.)?cache\b(?!\.)"), *HINTS)
 _GIVEN: Hint = (
     re.compile(rb"\b(?:request|response|websocket)\s*[,)=]"),
@@ -35,6 +41,7 @@ _GIVEN: Hint = (
         rb":\s*[\"']?[\w.\[]*(?:Request|Response|WebSocket|Session|SessionDep|Connection|BackgroundTasks)\b"
     ),
     b"Depends(",
+    re.compile(rb"(?:View|ViewSet|Viewset|RequestHandler|Endpoint)(?:Mixin)?\s*[(,):\[]"),
 )
 
 
@@ -50,6 +57,13 @@ def check(module: Module) -> Iterator[Violation]:
                 node=decoration.node,
                 message=f"{decoration.tail} has {name} in its key, another object for each request: no call finds an "
                 "entry, and each entry keeps its object alive",
+                function=function.name,
+            )
+        elif _is_of_a_view(module, function):
+            yield Violation(
+                node=decoration.node,
+                message=f"{decoration.tail} has self in its key, another object for each request: no other request "
+                "finds an entry, and each entry keeps its view and request alive",
                 function=function.name,
             )
     yield from _with_their_text(module)
@@ -102,6 +116,20 @@ def _is_injected(function: Function, argument: ast.arg) -> bool:
     )
 
 
+def _is_of_a_view(module: Module, function: Function) -> bool:
+    """A method of an object that each request makes anew: its class is a framework's, or it reads `self.request`."""
+    cls = function.cls
+    if cls is None or not function.arguments or function.arguments[0].arg != "self":
+        return False
+    bases = [module.resolve(base.value if isinstance(base, ast.Subscript) else base) for base in cls.bases]
+    if any(_FRAMEWORKS.match(base) and _MADE_PER_REQUEST.search(last(base)) for base in bases):
+        return True
+    if not any(_MADE_PER_REQUEST.search(name) for name in (cls.name, *map(last, bases))):
+        return False
+    methods = (one for one in module.functions if one.cls is cls)
+    return any(name in ("self.request", "self.kwargs") for one in methods for name, _node in one.loads)
+
+
 def _is_of_one_request(module: Module, argument: ast.arg) -> bool:
     if argument.annotation is None:
         return argument.arg in _NAMES
@@ -112,14 +140,15 @@ RULE = Rule(
     code="SG605",
     name="kept-per-request",
     summary="`lru_cache` (also aiocache's or fastapi-cache's decorator) on a function that is given a request, a "
-    "response or a session",
+    "response or a session, or on a method of a view",
     confidence="high",
     scope="process",
     hints=((b"functools", b"cache"), _HINT, _GIVEN),
     check=check,
     documentation=Documentation(
         what="`functools.lru_cache` or `cache` decorates a function with a parameter that is a request, a response, "
-        "or a session of a database. So do aiocache's `cached` and fastapi-cache's `cache` without a key of their own: "
+        "or a session of a database, or a method of a view, whose `self` each request makes anew. So do aiocache's "
+        "`cached` and fastapi-cache's `cache` without a key of their own: "
         "their keys contain the text of each argument, and that of a session contains its address.",
         why="Each request has another such object, so no later call finds the entry. The cache keeps the objects "
         "alive: `lru_cache` the last 128, `cache` all of them. In a store, the entries pile up until they expire.",
@@ -127,8 +156,9 @@ RULE = Rule(
         instead="@locked_cache(ttl=60)\ndef account(user_id: int) -> Account: ...",
         unless="The parameter is one object for the life of the process, or `FastAPICache.init(key_builder=...)` "
         "leaves it out of the keys (not reported if the file or a main file says so).",
-        sure="High: by the parameter's annotation, or by its name if it has none. Medium for fastapi-cache, whose key "
-        "builder another file may set.",
+        sure="High: by the parameter's annotation, or by its name if it has none; a view if its class "
+        "inherits from one of Django, REST framework, Flask, Starlette or Tornado, or is named so and reads "
+        "`self.request`. Medium for fastapi-cache, whose key builder another file may set.",
         fix="No automatic fix: only the program knows which part of the request identifies the value.",
     ),
 )

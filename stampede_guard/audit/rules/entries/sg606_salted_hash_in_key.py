@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.entries.salted import salted
@@ -55,11 +56,11 @@ RULE = Rule(
                 b"diskcache",
                 b"dragonfly",
                 b"keydb",
-                b"rds",
-                b"rdb",
+                re.compile(rb"rds(?<![a-zA-Z]rds)(?![a-z])"),
+                re.compile(rb"rdb(?<![a-zA-Z]rdb)(?![a-z])"),
                 b"rcli",
-                b"mc.",
-                b"mc_",
+                re.compile(rb"mc\.(?<!\wmc\.)"),
+                re.compile(rb"mc_(?<![a-z]mc_)"),
                 b"_mc",
                 b"setex(",
                 b"setnx(",
@@ -69,11 +70,13 @@ RULE = Rule(
                 b"hset",
                 b"sadd(",
                 b"zadd(",
-                b"push(",
+                b"lpush(",
+                b"rpush(",
+                b"push_cache(",
                 b"mget(",
                 b"incrby(",
                 b"pexpire(",
-                b"ex=",
+                re.compile(rb"ex=(?<!\wex=)"),
                 b"px=",
                 b"nx=",
                 b"exat=",

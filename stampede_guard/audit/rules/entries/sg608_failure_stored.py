@@ -10,7 +10,7 @@ from stampede_guard.audit.caching.entries.standins import StandIn, kept, returne
 from stampede_guard.audit.caching.fills import owned_name
 from stampede_guard.audit.caching.judging.worth import is_aside
 from stampede_guard.audit.finding import Level
-from stampede_guard.audit.prefilter import STORES, Hint
+from stampede_guard.audit.prefilter import STORES, Hint, Text
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.decorations import Decoration, decorations
 from stampede_guard.audit.source.model import Module
@@ -24,13 +24,14 @@ _KEEP_NONE = re.compile(
 )
 # These ask again if they find None.
 _FORGET_NONE = re.compile(r"^(?:flask_cach\w*|aiocache)\b")
-_DECORATES: Hint = (
-    re.compile(rb"@(?:\w+\.)*(?:lru_cache|alru_cache|ttl_cache|cached|memoize)\b"),
-    re.compile(rb"@(?:functools\.)?cache\b"),
-    b" cache as ",
-    b" cached as ",
-    # Decorators of the project, which are followed.
-    re.compile(rb"@(?!(?:functools\.)?cache\b)(?:\w+\.)*\w*[cC]ache\w*"),
+# A decorator of a library, or of the project, which is followed.
+_DECORATES = re.compile(rb"@[ \t(]*(?:\w+\.)*(?:\w{0,80}[cC]ache\w{0,80}|memoize\b)")
+_RENAMED: Hint = (
+    re.compile(rb"cached?[ \t]+as[ \t]"),
+    re.compile(rb"memoize[ \t]+as[ \t]"),
+    re.compile(rb"=[ \t(]*(?:\w+\.)*(?:lru_cache|alru_cache|ttl_cache|cached|memoize)\b"),
+    re.compile(rb"=[ \t(]*(?:functools\.)?cache[ \t]*[\r\n#;(]"),
+    b"method_decorator",
 )
 # The words of exceptions that another attempt may not raise.
 _PASSING: Hint = (
@@ -62,8 +63,22 @@ _PASSING: Hint = (
     *(b"RateLimitError", b"OpenAIError", b"RpcError", b"Unavailable"),
 )
 # Dicts and values of the process.
-_KEEPS: Hint = (re.compile(rb"(?i:cache)\w*\["), re.compile(rb"\bglobal\b[^\n]*(?i:cache)"))
+_KEEPS = (
+    re.compile(rb"ache\w{0,80}\["),
+    re.compile(rb"ACHE\w{0,80}\["),
+    re.compile(rb"global [^\n]{0,200}(?:ache|ACHE)"),
+)
+_FAILS = re.compile(rb"except")
 _LET_THROUGH = frozenset("response_filter unless skip_cache_func condition cache_filter".split())
+
+
+def _may_apply(text: Text) -> bool:
+    if text.traces.may_fill or text.has_any(_RENAMED):
+        return True
+    data = text.data
+    return any(b"except" in data[one.start : one.end] for one in text.definitions.under(_DECORATES)) or (
+        text.has_any(_KEEPS) and any(text.definitions.share(keeps, _FAILS) for keeps in _KEEPS)
+    )
 
 
 def check(module: Module) -> Iterator[Violation]:
@@ -121,7 +136,7 @@ RULE = Rule(
     confidence="medium",
     scope="fleet",
     hints=((*STORES, b"memoize"), (b"except",), _PASSING),
-    near=lambda text: text.has_any(_DECORATES) or text.has_any(_KEEPS) or text.traces.may_fill,
+    near=_may_apply,
     check=check,
     documentation=Documentation(
         what=(

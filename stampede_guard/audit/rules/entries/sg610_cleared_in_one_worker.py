@@ -28,11 +28,11 @@ def check(module: Module) -> Iterator[Violation]:
 # Each begins with literal text, so that it is searched for as fast as that.
 _CLEARS: Hint = (
     b"cache_clear",
-    re.compile(rb"ache\w*\.(?:clear|pop)\("),
-    re.compile(rb"ACHE\w*\.(?:clear|pop)\("),
-    re.compile(rb"\bdel \w*(?:ache|ACHE)"),
+    re.compile(rb"ache\w{0,80}\.(?:clear|pop)\("),
+    re.compile(rb"ACHE\w{0,80}\.(?:clear|pop)\("),
+    re.compile(rb"del \w{0,80}(?:ache|ACHE)"),
     re.compile(rb"cache_?(?:clear|invalidate|reset)"),
-    *(re.compile(verb.encode() + rb"_\w*cache") for verb in VERBS),
+    *(re.compile(verb.encode() + rb"_\w{0,80}cache") for verb in VERBS),
 )
 
 

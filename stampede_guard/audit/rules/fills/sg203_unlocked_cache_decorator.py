@@ -19,9 +19,9 @@ from stampede_guard.audit.source.model import Module
 # `@cached_view(60)`, `@caching.cached_view(60)`, or on a line of its own in `@method_decorator(...)`.
 _USES: Hint = (
     re.compile(
-        rb"@(?!(?:\w+\.)*(?:lru_cache|cached_property)\b|(?:functools\.)?cache\b(?!\.))(?:\w+\.)*\w*(?:[cC]ache|memoize\b)"
+        rb"@(?!(?:\w+\.)*(?:lru_cache|cached_property)\b|(?:functools\.)?cache\b(?!\.))(?:\w+\.)*\w{0,80}(?:[cC]ache|memoize\b)"
     ),
-    re.compile(rb"@method_decorator\(\s*[\w.]*[cC]ache"),
+    re.compile(rb"@method_decorator\(\s*[\w.]{0,120}[cC]ache"),
 )
 
 

@@ -44,9 +44,9 @@ RULE = Rule(
     hints=(
         (b"async def",),
         (
-            *(re.compile(rb"%s\w*\[" % word) for word in (b"cache", b"Cache", b"CACHE", b"memo")),
+            *(re.compile(rb"%s\w{0,80}\[" % word) for word in (b"cache", b"Cache", b"CACHE", b"memo")),
             *RENEWED,
-            re.compile(rb"self\.\w*(?:cache|memo)\w* = "),
+            re.compile(rb"self\.\w{0,80}(?:cache|memo)\w{0,80} = "),
             *KEPT,
         ),
     ),

@@ -13,10 +13,12 @@ from stampede_guard.audit.caching.receivers import kind
 from stampede_guard.audit.fixes.owners import by_its_owner
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
-from stampede_guard.audit.source.model import Function, Module, argument
+from stampede_guard.audit.source.model import Function, Module, argument, keyword_names
 from stampede_guard.audit.source.words import last, names_in, words
 
 _RELEASES = frozenset("release unlock free unlocked unlocks releases aexit exit".split())
+# The work is over.
+_ENDS = frozenset("done end ended finish finished complete completed stop stopped".split())
 _SETS = frozenset(("set", "setex", "psetex"))
 _TAKES = frozenset("acquire obtain".split())
 _FORCES = re.compile(
@@ -144,8 +146,26 @@ def _frees_a_lock(module: Module, function: Function, key: ast.expr) -> bool:
             set(words(sibling.name)) & _TAKES or _sets(sibling, function, key)
             for sibling in lockuse.siblings(module, function)
         )
-    return named and any(
-        is_claim(module, call) for sibling in lockuse.siblings(module, function) for call in sibling.calls
+    claims = [
+        (sibling, call)
+        for sibling in lockuse.siblings(module, function)
+        for call in sibling.calls
+        if is_claim(module, call)
+    ]
+    return any(named or _is_of_nobody(function, key, sibling, call) for sibling, call in claims)
+
+
+def _is_of_nobody(function: Function, key: ast.expr, other: Function, claim: ast.Call) -> bool:
+    """Whatever its name: `redis.set(key, 1, nx=True, ex=60)` in one method, and the end of the work deletes the key."""
+    value = argument(claim, 1, "value")
+    lifetime = {"ex", "px", "timeout"} & keyword_names(claim)
+    return (
+        isinstance(value, ast.Constant)
+        and bool(value.value)
+        and bool(lifetime)
+        and not isinstance(key, ast.Name)  # in another method, that name may mean another key
+        and not _ENDS.isdisjoint(words(function.name))
+        and lockuse.same_spelling(function, key, other, argument(claim, 0, "name", "key"))
     )
 
 

@@ -35,7 +35,7 @@ def check(module: Module) -> Iterator[Violation]:
             continue
         seen = accesses_of(module, function)
         for read in seen:
-            if read.what not in ("read", "exists") or not read.key or _is_no_lock(function, read.key[0]):
+            if read.what not in ("read", "exists") or not read.key:
                 continue
             taken = [
                 write
@@ -46,12 +46,7 @@ def check(module: Module) -> Iterator[Violation]:
                 and _is_flag(module, write.call)
             ]
             if not taken or not (
-                _names_a_lock(function, read.key[0])
-                or _is_freed(function, read.key[0], taken[0].call)
-                or _is_taken_next(module, function, read.call, taken[0].call)
-                or states.is_under_way(function, read.key[0], taken[0])
-                or states.is_put_down(module, function, read, taken[0])
-                or states.is_taken_at_once(module, function, read.call, taken[0])
+                states.is_compared(function, read, taken[0]) or _is_a_lock(module, function, read, taken[0])
             ):
                 continue
             if not Flow(module, function, read).tested:
@@ -69,6 +64,18 @@ def check(module: Module) -> Iterator[Violation]:
             asked = states.asked_then_taken(module, function)
             if asked is not None:
                 yield Violation(node=asked, message=_MESSAGE, function=function.name)
+
+
+def _is_a_lock(module: Module, function: Function, read: Access, taken: Access) -> bool:
+    key = read.key[0]
+    return not _is_no_lock(function, key) and (
+        _names_a_lock(function, key)
+        or _is_freed(function, key, taken.call)
+        or _is_taken_next(module, function, read.call, taken.call)
+        or states.is_under_way(function, key, taken)
+        or states.is_put_down(module, function, read, taken)
+        or states.is_taken_at_once(module, function, read.call, taken)
+    )
 
 
 def _level(module: Module, function: Function, read: Access, taken: Access) -> Level:

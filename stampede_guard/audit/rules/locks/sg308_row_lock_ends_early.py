@@ -23,6 +23,8 @@ def check(module: Module) -> Iterator[Violation]:
         yield Violation(node=call, message=_MESSAGES[end], function=owned_name(function))
 
 
+_FOR_UPDATE = ((b"FOR", b"NO", b"KEY", b"UPDATE"), (b"for", b"no", b"key", b"update"))
+
 RULE = Rule(
     code="SG308",
     name="row-lock-ends-early",
@@ -30,7 +32,7 @@ RULE = Rule(
     confidence="high",
     scope="fleet",
     hints=(
-        (b"for_update", re.compile(rb"(?:FOR|for)\s+(?:NO\s+KEY\s+|no\s+key\s+)?(?:UPDATE|update)\b")),
+        (b"for_update", *(re.compile(rb"%b\s+(?:%b\s+%b\s+)?%b\b" % words) for words in _FOR_UPDATE)),
         (b"fetch", b".commit("),
     ),
     check=check,

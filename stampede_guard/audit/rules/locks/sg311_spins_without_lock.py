@@ -124,7 +124,7 @@ RULE = Rule(
     hints=(
         (b"while ",),
         (b"continue",),
-        (re.compile(rb"acquire\(|[lL]ock\w*\("),),
+        (b"acquire(", re.compile(rb"lock\w{0,80}\("), re.compile(rb"Lock\w{0,80}\(")),
         (b"sleep", b"wait", b"pause", b"delay"),
     ),
     check=check,

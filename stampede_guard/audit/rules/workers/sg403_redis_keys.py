@@ -66,7 +66,7 @@ RULE = Rule(
     scope="fleet",
     hints=(
         (b".keys(", b"execute_command("),
-        (re.compile(rb"\.keys\(\s*[^)\s]"), re.compile(rb"await [^\n]*\.keys\("), b"execute_command("),
+        (re.compile(rb"\.keys\(\s*[^)\s]"), re.compile(rb"await [^\n]{0,300}\.keys\("), b"execute_command("),
     ),
     check=check,
     fix=scan,

@@ -19,8 +19,36 @@ _NAMES = (
     r"run_(?:\w+_)?migrations?|migrate\w*|apply_migrations|upgrade_db|create_all|seed_\w+|create_(?:first|default|initial)_\w+|"
     r"init_db|create_db_and_tables|bootstrap_data|import_\w+_data|sync_\w+_to_\w+)"
 )
-_BEGINS = re.compile(rb"def (?:setup|init|prepare|bootstrap|start)\w*\(")
-_TAKEN = re.compile(rb"(?i)delete from|truncate|_locks?\(|reset_all")
+# Parts of these names, which are fast to search for.
+_PARTS = (
+    *(
+        b"send_",
+        b"notify_",
+        b"set_webhook",
+        b"warm",
+        b"populate_cache",
+        b"preload_cache",
+        b"migrat",
+        b"upgrade",
+    ),
+    *(
+        b"create_all",
+        b"seed_",
+        b"create_first_",
+        b"create_default_",
+        b"create_initial_",
+        b"init_db",
+        b"_data",
+        b"sync_",
+    ),
+    b"create_db_and_tables",
+)
+_BEGINS = re.compile(rb"def (?:setup|init|prepare|bootstrap|start)\w{0,80}\(")
+_TAKEN = (
+    *(b"delete from", b"DELETE FROM", b"truncate", b"TRUNCATE", b"reset_all"),
+    re.compile(rb"_locks?\("),
+    re.compile(rb"delete from|truncate", re.IGNORECASE),
+)
 _EFFECTS = re.compile(f"^{_NAMES}$")
 
 
@@ -113,7 +141,8 @@ RULE = Rule(
     scope="fleet",
     hints=(
         (b"lifespan", b"startup", b"AppConfig", b"create_app", b"server_start", _BEGINS),
-        (re.compile(rf"\b{_NAMES}\s*\(".encode()), b"upgrade", _TAKEN),
+        (*_PARTS, *_TAKEN),
+        (re.compile(rf"\b{_NAMES}\s*\(".encode()), b"upgrade", *_TAKEN),
     ),
     check=check,
     documentation=Documentation(
