@@ -6,7 +6,7 @@ import re
 from functools import cache, cached_property
 
 from stampede_guard.audit.caching.traces import Traces
-from stampede_guard.audit.source.definitions import Definitions
+from stampede_guard.audit.files.definitions import Definitions
 
 # One of these must occur. Patterns begin with literal text, so they are as fast as a search for it.
 Hint = tuple[bytes | re.Pattern[bytes], ...]

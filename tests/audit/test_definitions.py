@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from stampede_guard.audit.source.definitions import Definitions
+from stampede_guard.audit.files.definitions import Definitions
 from stampede_guard.audit.source.newer import parse
 from tests.audit.test_prefilter import CASES, OWN
 

@@ -20,7 +20,7 @@ _ANY = (b'"', b"'")
 
 
 @dataclass(frozen=True)
-class Span:
+class FunctionText:
     """A function from `def` to its end, in bytes."""
 
     start: int
@@ -41,7 +41,7 @@ class Definitions:
             for span in self.outermost
         )
 
-    def under(self, decorator: re.Pattern[bytes]) -> Iterator[Span]:
+    def under(self, decorator: re.Pattern[bytes]) -> Iterator[FunctionText]:
         """The functions below such a line."""
         given: set[int] = set()
         for line in decorator.finditer(self.data):
@@ -51,23 +51,23 @@ class Definitions:
                 yield self._spans[index]
 
     @cached_property
-    def outermost(self) -> list[Span]:
-        spans: list[Span] = []
+    def outermost(self) -> list[FunctionText]:
+        found: list[FunctionText] = []
         for span in self._spans:
-            if not spans or span.start >= spans[-1].end:
-                spans.append(span)
-        return spans
+            if not found or span.start >= found[-1].end:
+                found.append(span)
+        return found
 
     @cached_property
     def _starts(self) -> list[int]:
         return [span.start for span in self._spans]
 
     @cached_property
-    def _spans(self) -> list[Span]:
+    def _spans(self) -> list[FunctionText]:
         """All functions, by their beginnings. If nobody can tell here what is text, each lasts to the end."""
         data = b"\n" + self.data
         quoted = _quoted(data)
-        spans: list[Span] = []
+        found: list[FunctionText] = []
         open_ones: list[tuple[int, int, bool]] = []  # the width of the indentation, the start, and `async`
         region = 0
         for begins in _BEGINS.finditer(data):
@@ -78,11 +78,13 @@ class Definitions:
                 continue
             while quoted is not None and open_ones and open_ones[-1][0] >= width:
                 _width, start, is_async = open_ones.pop()
-                spans.append(Span(max(start - 1, 0), at - 1, is_async))
+                found.append(FunctionText(max(start - 1, 0), at - 1, is_async))
             if begins[3] is not None:
                 open_ones.append((width, at, begins[2] is not None))
-        spans += [Span(max(start - 1, 0), len(self.data), is_async) for _width, start, is_async in open_ones]
-        return sorted(spans, key=lambda span: span.start)
+        found += [
+            FunctionText(max(start - 1, 0), len(self.data), is_async) for _width, start, is_async in open_ones
+        ]
+        return sorted(found, key=lambda one: one.start)
 
 
 def _quoted(data: bytes) -> list[tuple[int, int]] | None:
