@@ -41,7 +41,7 @@ _BLOCKS: dict[type, tuple[str, ...]] = {
 }
 
 
-class _Fields(dict[type, tuple[str, ...]]):
+class _FieldsByType(dict[type, tuple[str, ...]]):
     """The fields of each type of node that may contain others."""
 
     def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class _Fields(dict[type, tuple[str, ...]]):
         return found
 
 
-_FIELDS = _Fields()
+_FIELDS = _FieldsByType()
 
 
 def build(path: str, source: str) -> Module:
