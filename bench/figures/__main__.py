@@ -31,7 +31,7 @@ _EVERY = 2.0  # seconds between looks at the load
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0; 1 if a part could not be measured, 2 for uncommitted code."""
+    """Exit status: 0; 1 if a part could not be measured or broke a promise, 2 for uncommitted code."""
     options = _parse(arguments)
     if options.write:
         _say_written(write(load_all()))
@@ -41,9 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"commit first, because figures are stamped with a commit: {', '.join(changed)}", file=sys.stderr
         )
         return 2
-    failed = []
+    failed, broken = list[str](), list[str]()
     for name in options.only:
-        record = measured(name, PARTS[name], quick=options.quick)
+        record, is_short = measured(name, PARTS[name], quick=options.quick)
         if record is None:
             failed.append(name)
         elif options.quick:
@@ -51,28 +51,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             print(f"{name}: {record.write(RECORDS).relative_to(ROOT)}", flush=True)
             _say_written(write(load_all()))
+        if is_short:
+            broken.append(name)
     if failed:
         print(f"NOT MEASURED: {', '.join(failed)}", file=sys.stderr)
-    return int(bool(failed))
+    if broken:
+        print(f"A PROMISE IS BROKEN, see the table: {', '.join(broken)}", file=sys.stderr)
+    return int(bool(failed or broken))
 
 
-def measured(name: str, part: Part, *, quick: bool) -> Record | None:
-    """Run the part's command and draw its pictures. None if it failed."""
+def measured(name: str, part: Part, *, quick: bool) -> tuple[Record | None, bool]:
+    """Run the part's command and draw its pictures. None if it failed; and whether its figures break a promise."""
     out = OUT / name
     out.mkdir(parents=True, exist_ok=True)
     (out / part.figures).unlink(missing_ok=True)
     print(f"== {name}: {' '.join(part.command(out, quick=quick))}", flush=True)
     with _load() as load:
         ended = subprocess.run(part.command(out, quick=quick), cwd=ROOT, check=False)
-    if ended.returncode != 0 or not (out / part.figures).exists():
-        return None
+    if not (out / part.figures).exists() or (ended.returncode != 0 and not part.whole_if_written):
+        return None, False
     figures = part.read(out)
     pictures = {}
     for path, draw in part.pictures.items():
         target = out / Path(path).name if quick else ROOT / path
         draw(figures, out, target)
         pictures[path] = digest(target)
-    return Record(
+    record = Record(
         part=name,
         commit=_git("rev-parse", "--short", "HEAD"),
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -80,6 +84,7 @@ def measured(name: str, part: Part, *, quick: bool) -> Record | None:
         figures=figures,
         pictures=pictures,
     )
+    return record, ended.returncode != 0
 
 
 @contextmanager

@@ -27,6 +27,8 @@ Draw = Callable[[dict[str, Any], Path, Path], None]
 class Part:
     """`make TARGET VARIABLE="OPTIONS"` measures it. `{out}` in the options is the folder of the run, where it writes
     `figures`. `pictures`: by path in the repository, how to draw each from the figures, or to take it from the folder.
+    `whole_if_written`: the benchmark writes its figures only after it has measured everything, and ends with an error
+    if they break a promise. They are recorded, because a figure that falls short belongs in its table, too.
     """
 
     target: str
@@ -36,6 +38,7 @@ class Part:
     figures: str
     pictures: Mapping[str, Draw] = field(default_factory=dict)
     more: Callable[[], list[str]] = list
+    whole_if_written: bool = False
 
     def command(self, out: Path, *, quick: bool) -> list[str]:
         options = (self.quick if quick else self.full).format(out=out)
@@ -115,6 +118,7 @@ PARTS: Final[dict[str, Part]] = {
         quick="--tiny --output {out}",
         figures="scale.json",
         pictures={"docs/scale.png": _scale},
+        whole_if_written=True,
     ),
     "watching": Part(
         target="bench-watching",

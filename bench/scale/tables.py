@@ -91,7 +91,7 @@ def herd_sheet(told: Sequence[tuple[Herd, Expiry]]) -> Sheet:
         [
             f"{herd.processes:,}",
             f"{herd.compute:g} s",
-            str(expiry.computations),
+            f"{expiry.computations}" + ("" if expiry.computations == 1 else " (!)"),
             f"{expiry.total:,}",
             f"{expiry.busy * 1000:,.0f} ms",
             f"{expiry.longest_answer * 1000:,.0f} ms",

@@ -217,6 +217,19 @@ def test_what_could_not_be_measured_leaves_no_record_and_is_said(
     assert not (here / "records").exists()
 
 
+def test_figures_that_break_a_promise_are_recorded_and_said(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scale = json.dumps(samples()["scale"].figures)
+    commanded(
+        monkeypatch,
+        f"import sys, pathlib; pathlib.Path(sys.argv[1], 'scale.json').write_text({scale!r}); sys.exit(1)",
+    )
+    assert program.main(["--only", "scale"]) == 1
+    assert "A PROMISE IS BROKEN, see the table: scale" in capsys.readouterr().err
+    assert Record.read(here / "records" / "scale.json").figures == json.loads(scale)
+
+
 def test_figures_of_uncommitted_code_are_refused(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from bench.scale.costs import Costs
 from bench.scale.fleet import FLEETS, Fleet, load_of
 from bench.scale.grid import Cell, Walk, measure_grid
 from bench.scale.simulation import Herd, simulate
-from bench.scale.tables import fleet_sheet
+from bench.scale.tables import fleet_sheet, herd_sheet
 from bench.scale.watching import prices_of_watching
 
 COSTS = Costs(read=20, read_key=2, acquire=25, held=20, publish=15, told=5, renew=10, invalidate=20)
@@ -52,6 +53,18 @@ def test_a_key_computed_twice_is_not_as_promised() -> None:
     assert Cell(processes=2, keys=5, rounds=1, cold=good, warm=none).as_promised
     assert not Cell(processes=2, keys=4, rounds=1, cold=good, warm=none).as_promised
     assert not Cell(processes=2, keys=5, rounds=1, cold=good, warm=good).as_promised
+
+
+def test_a_second_computation_of_a_simulated_expiry_is_marked() -> None:
+    """The server answers so late that the lease ends before its renewal is executed."""
+    herd = Herd(processes=2_000, compute=0.45)
+    slow = replace(COSTS, acquire=2_000, held=2_000)
+    expiry = simulate(herd, slow)
+    assert expiry.longest_answer > 3 and expiry.computations > 1
+    (row,) = herd_sheet([(herd, expiry)]).rows
+    assert row[2] == f"{expiry.computations} (!)"
+    (row,) = herd_sheet([(herd, simulate(herd, COSTS))]).rows
+    assert row[2] == "1"
 
 
 @pytest.mark.parametrize("processes", [1, 2, 50, 2_000])
