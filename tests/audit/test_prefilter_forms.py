@@ -9,6 +9,15 @@ from stampede_guard.audit.prefilter import Text
 from tests.audit.test_prefilter import filtered, unfiltered
 
 FORMS = {
+    "a definition in a text whose quotes are unclear": (
+        "from functools import lru_cache\n"
+        'MARK = \'"""\'\n'
+        "@lru_cache(maxsize=len('''\n"
+        "def g(): pass\n"
+        "'''))\n"
+        "async def rates(day):\n"
+        "    return await ask(day)\n"
+    ),
     "another name for Django's cache": (
         "from django.core.cache import caches\n"
         "store = caches['default']\n"

@@ -64,7 +64,9 @@ class Definitions:
 
     @cached_property
     def _spans(self) -> list[FunctionText]:
-        """All functions, by their beginnings. If nobody can tell here what is text, each lasts to the end."""
+        """All functions, by their beginnings. If it is unclear what is text, each lasts to the end
+        and may be `async`.
+        """
         data = b"\n" + self.data
         quoted = _quoted(data)
         found: list[FunctionText] = []
@@ -80,7 +82,7 @@ class Definitions:
                 _width, start, is_async = open_ones.pop()
                 found.append(FunctionText(max(start - 1, 0), at - 1, is_async))
             if begins[3] is not None:
-                open_ones.append((width, at, begins[2] is not None))
+                open_ones.append((width, at, begins[2] is not None or quoted is None))
         found += [
             FunctionText(max(start - 1, 0), len(self.data), is_async) for _width, start, is_async in open_ones
         ]

@@ -147,7 +147,7 @@ RULE = Rule(
         what="A function asks whether a lock file or a PID file exists, and writes it if it does not.",
         why=(
             "Workers start at the same moment. Several find no file, each writes it, and all of them work. A process "
-            "that is killed leaves its file, so that nobody works any more."
+            "that is killed leaves its file, so that no later one works."
         ),
         example="if LOCK_FILE.exists():\n    return False\nLOCK_FILE.write_text(str(os.getpid()))\nreturn True",
         instead=(
