@@ -123,34 +123,6 @@ def test_the_probes_ask_for_what_the_page_adds_to_the_application() -> None:
         assert f'app.add_route("{path}", ' in page
 
 
-def test_the_sizes_are_those_of_the_benchmarks() -> None:
-    """About: a new record of a benchmark may differ by a third before the page is wrong."""
-    page = (ROOT / "docs" / "deploying.md").read_text("utf-8")
-    bench = (ROOT / "bench" / "README.md").read_text("utf-8")
-    rows = {
-        "a hit, alone in its tick": r"(\d+) us alone in its tick",
-        "one more hit of that tick": r"(\d+) us for each further hit",
-        "a miss that is granted": r"(\d+) us for the grant",
-        "a miss that waits, or looks again": r"(\d+) us per waiting process",
-        "a value published": r"(\d+) us for the value",
-        "one more waiting process told": r"(\d+) us per wake-up",
-    }
-    for row, pattern in rows.items():
-        (measured,) = re.findall(rf"^\| {row} \| ([\d.]+) us \|$", bench, re.MULTILINE)
-        (told,) = re.findall(pattern, page)
-        assert float(measured) == pytest.approx(float(told), rel=1 / 3), row
-    alone, a_second, of_what = re.search(
-        r"(\d+) us alone in its tick.*about ([\d,]+) hits per second if each comes alone \(1 s / (\d+) us\)",
-        page,
-        re.DOTALL,
-    ).groups()
-    assert of_what == alone
-    assert int(a_second.replace(",", "")) == pytest.approx(1e6 / int(alone), rel=0.02)
-    (grown,) = re.findall(r"none: ([\d.]+) MB after 200,000 keys", page)
-    (measured,) = re.findall(r"^\| memory after 200,000 keys.*\| ([\d.]+) MB \| <= 5 MB", bench, re.MULTILINE)
-    assert float(measured) == pytest.approx(float(grown), abs=0.5)
-
-
 def test_the_site_builds_strictly_and_each_link_leads_somewhere(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

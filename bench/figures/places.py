@@ -39,6 +39,7 @@ PLACES: Final[dict[str, Place]] = {
     "peers": Place("bench/peers/README.md", ("peers",), render.peers),
     "http": Place("bench/http/README.md", ("http",), render.http),
     "scale": Place("bench/README.md", ("scale",), render.scale),
+    "sizes": Place("docs/deploying.md", ("micro", "scale"), render.sizes, short=True),
     "watching": Place("docs/operators.md", ("watching",), render.watching),
     "audit": Place("docs/audit.md", ("audit",), render.audit),
     "compared": Place("README.md", ("peers", "http"), compared, short=True),

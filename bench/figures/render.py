@@ -17,7 +17,7 @@ from bench.peers.report import markdown as peers_markdown
 from bench.peers.results import Results as PeersResults
 from bench.scale.__main__ import Figures as ScaleFigures
 
-__all__ = ["audit", "demo", "http", "micro", "peers", "scale", "scale_figures", "watching"]
+__all__ = ["audit", "demo", "http", "micro", "peers", "scale", "scale_figures", "sizes", "watching"]
 
 _MODES: Final = {
     "naive": "naive",
@@ -72,6 +72,34 @@ def scale_figures(figures: dict[str, Any]) -> ScaleFigures:
 def scale(figures: dict[str, Any]) -> str:
     sheets = [f"{sheet.title}:\n\n{sheet.as_markdown()}" for sheet in scale_figures(figures).sheets()]
     return "\n\n".join([f"{figures['setting']}.", *sheets])
+
+
+def sizes(micro: dict[str, Any], scale: dict[str, Any]) -> str:
+    """What a fleet needs, in the page about deployments."""
+    costs, memory = scale_figures(scale).costs, micro["rows"]["memory"]
+    growth = f"{memory['figure']:.1f} {memory['unit']} after {memory['keys']:,} keys, each called once"
+    rows = [
+        ["growth of a process", f"{growth}, with `last_value_bytes=0`"],
+        [
+            "Redis's processor per hit",
+            f"{costs.read:.0f} us alone in its tick, {costs.read_key:.0f} us for each further hit of that tick",
+        ],
+        [
+            "Redis's processor per expiry",
+            f"{costs.acquire:.0f} us for the grant, {costs.held:.0f} us per waiting process, "
+            f"{costs.publish:.0f} us for the value, {costs.told:.0f} us per wake-up",
+        ],
+    ]
+    so = (
+        f"So one core of this server serves about {_rate(costs.read)} hits per second if each comes alone "
+        f"(1 s / {costs.read:.0f} us), and up to {_rate(costs.read_key)} if many come together."
+    )
+    return f"{scale['setting']}.\n\n{grid(['what', 'how much'], rows)}\n\n{so}"
+
+
+def _rate(microseconds: float) -> str:
+    """How many a second, with two digits: more would be noise."""
+    return f"{float(f'{1e6 / microseconds:.2g}'):,.0f}"
 
 
 def watching(figures: dict[str, Any]) -> str:
