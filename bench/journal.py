@@ -43,5 +43,7 @@ class Journal:
         """In the order of writing."""
         if not self.path.exists():
             return []
-        lines = [Line(**json.loads(text)) for text in self.path.read_text().splitlines()]
+        # A reader may see the beginning of a write that is under way: that line is not written yet.
+        whole, _end, _begun = self.path.read_text().rpartition("\n")
+        lines = [Line(**json.loads(text)) for text in whole.splitlines()]
         return [line for line in lines if line.key == key and what in (None, line.what)]

@@ -95,6 +95,17 @@ def test_the_journal_keeps_what_several_have_written_in_order(tmp_path: Path) ->
     assert [found.by for found in journals[1].lines("a", "ended")] == [0]
 
 
+@pytest.mark.parametrize(
+    "begun", ['{"key": "a", "by": 1, "wh', '{"key": "a", "by": 1, "what": "started", "at": 1.0}']
+)
+def test_a_line_that_is_still_being_written_is_not_there_yet(tmp_path: Path, begun: str) -> None:
+    journal = Journal(tmp_path / "journal")
+    journal.write("a", 0, "started")
+    with journal.path.open("a") as file:
+        file.write(begun)
+    assert [found.by for found in journal.lines("a")] == [0]
+
+
 def test_a_script_counts_as_one_command_and_what_comes_after_the_block_not_at_all(
     own_valkey: ValkeyServer,
 ) -> None:
