@@ -70,6 +70,19 @@ def threaded_fills(module: Module) -> Iterator[tuple[Function, ast.expr]]:
             yield function, found
 
 
+def threaded_decorators(module: Module) -> Iterator[tuple[Function, ast.expr, Function]]:
+    """Wrappers that keep what the decorated function returned for some time, each with its look and its decorator."""
+    if not any(mark in module.source for mark in _MARKS):
+        return
+    for function in module.functions:
+        decorator = None if function.is_async else decorator_around(function)
+        if decorator is None:
+            continue
+        found = next((look for store in function.stores if (look := _look(module, function, store))), None)
+        if found is not None:
+            yield function, found, decorator
+
+
 def _look(module: Module, function: Function, store: ast.Subscript) -> ast.expr | None:
     holder = path(store.value)
     assigned = module.parents.get(store)
@@ -89,7 +102,8 @@ def _look(module: Module, function: Function, store: ast.Subscript) -> ast.expr 
         node for node in locks.locks_of(module, function) if not any(inside(call, node) for call in work)
     ]
     guarded = any(inside(store, node) for node in guards) and any(inside(asked[0], node) for node in guards)
-    leaves = any(_leaves(module, function, call) for call in work)
+    given = {name for outer in function.chain() if outer is not function for name in outer.parameters}
+    leaves = any(_leaves(module, function, call) or path(call.func) in given for call in work)
     if guarded and (leaves or any(path(call.func) in function.parameters for call in work)):
         return asked[0]
     return asked[0] if leaves and _expires(module, function, store.value, asked[0], assigned.value) else None

@@ -15,6 +15,7 @@ from stampede_guard.audit.caching import locks
 from stampede_guard.audit.caching.fills import accesses_of, fills
 from stampede_guard.audit.caching.imported import built, follow
 from stampede_guard.audit.caching.judging.wrappers import decorator_around
+from stampede_guard.audit.caching.threaded import threaded_decorators
 from stampede_guard.audit.source.decorations import Decoration, decorations
 from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.words import is_cachy, last, path
@@ -114,6 +115,8 @@ def _keeps(module: Module, decorator: Function, hops: int) -> bool:
             if _asks(module, function):
                 return True
     if any(_hands_over(module, function) for function in inner if function is not decorator):
+        return True
+    if any(function in inner for function, _look, _decorator in threaded_decorators(module)):
         return True
     called = [module.callee(call, decorator) for call in decorator.calls] if hops else []
     return any(

@@ -14,7 +14,7 @@ from stampede_guard.audit.caching.fills import Fill, all_fills
 from stampede_guard.audit.caching.flow import Flow
 from stampede_guard.audit.caching.receivers import kind
 from stampede_guard.audit.caching.tables import TABLE
-from stampede_guard.audit.source.model import Function, Module, inside, position
+from stampede_guard.audit.source.model import Function, Module, inside, owner_class, position
 from stampede_guard.audit.source.words import is_cachy, is_locky, last, path, text_of, words
 
 # Where a dict of the process may be a cache.
@@ -166,6 +166,7 @@ def _in_dicts(module: Module) -> Iterator[CachedEntry]:
             if look is None or _is_made_here(module, function, holder):
                 continue
             inner = tuple(part.slice for part in ast.walk(store) if isinstance(part, ast.Subscript))
+            found = _taken_from(function, holder)
             yield CachedEntry(
                 function,
                 look,
@@ -173,8 +174,31 @@ def _in_dicts(module: Module) -> Iterator[CachedEntry]:
                 inner,
                 assigned.value,
                 len(inner),
+                tests=tuple(_tests_of(function, found)),
+                found=found,
                 of_self=holder.startswith(("self.", "cls.")),
             )
+
+
+def _taken_from(function: Function, holder: str) -> frozenset[str]:
+    """The dict, and the names that hold what it said: `kept = cache.get("path")`."""
+    return frozenset({holder}).union(
+        *(
+            names
+            for _node, names, value in function.bindings
+            if holder
+            in {path(part) for part in ast.walk(value) if isinstance(part, ast.Name | ast.Attribute)}
+        )
+    )
+
+
+def _tests_of(function: Function, names: frozenset[str]) -> Iterator[ast.expr]:
+    """The tests that compare one of these."""
+    for test in function.tests:
+        if isinstance(test, ast.If):
+            said = {path(part) for part in ast.walk(test.test) if isinstance(part, ast.Name | ast.Attribute)}
+            if names & said:
+                yield test.test
 
 
 def _is_made_here(module: Module, function: Function, holder: str) -> bool:
@@ -231,7 +255,22 @@ def _tells_apart(module: Module, function: Function, name: str, covered: set[str
     if name in covered or stem(name) in {stem(other) for other in covered}:
         return False
     if "." in name:
-        return name.rpartition(".")[0] not in covered and is_part(name)
+        owner = name.rpartition(".")[0]
+        return owner not in covered and is_part(name) and not _is_the_same_for_all(module, function, name)
     if name in ("request", "req"):
         return False
     return not is_aside(module, function, name) and not describes(name, covered)
+
+
+def _is_the_same_for_all(module: Module, function: Function, name: str) -> bool:
+    """`self.company`, which `__init__` takes from nothing that it is given: each object of the class has the same."""
+    cls = owner_class(function)
+    given = (
+        module.attributes.get((cls.name, last(name)), ())
+        if cls is not None and name.startswith("self.")
+        else ()
+    )
+    return bool(given) and all(
+        where is None or (where.name == "__init__" and not Inputs(module, where).of([value], position(value)))
+        for value, where in given
+    )

@@ -10,6 +10,8 @@ from stampede_guard.audit.caching.across.hops import own_fills
 from stampede_guard.audit.caching.fills import fills
 from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.caching.judging.worth import level_of
+from stampede_guard.audit.caching.threaded import LOCKS_OR_CLOCKS, threaded_decorators
+from stampede_guard.audit.caching.threaded import STORES as KEPT_IN_DICTS
 from stampede_guard.audit.fixes.around import or_by_fill_lock
 from stampede_guard.audit.fixes.handwritten import of_the_definition
 from stampede_guard.audit.prefilter import STORES, Hint
@@ -40,6 +42,15 @@ def check(module: Module) -> Iterator[Violation]:
             function=fill.decorator.name,
             defines=fill.decorator.name,
         )
+    for function, look, decorator in threaded_decorators(module):
+        if function not in reported:
+            yield Violation(
+                node=look,
+                message=f"the decorator {decorator.name} looks at what the process keeps, computes on a miss and "
+                "stores the result: threads that miss at the same time compute too, in each process",
+                confidence="medium",
+                function=decorator.name,
+            )
     for decoration, name in unlocked_uses(module):
         # The definition is reported once, so only the uses that cost much are.
         if level_of(module, decoration.function, lifetime=decoration.call) == "warning":
@@ -61,7 +72,12 @@ RULE = Rule(
     confidence="high",
     scope="process",
     hints=(STORES,),
-    near=lambda text: text.traces.may_fill or text.traces.may_fill_by_own or text.has_any(_USES),
+    near=lambda text: (
+        text.traces.may_fill
+        or text.traces.may_fill_by_own
+        or text.has_any(_USES)
+        or (text.has_any(LOCKS_OR_CLOCKS) and text.has_any(KEPT_IN_DICTS))
+    ),
     check=check,
     fix=or_by_fill_lock(of_the_definition),
     fixes=("unsafe",),
@@ -75,7 +91,8 @@ RULE = Rule(
         "            return value\n        return wrapper\n    return decorate",
         instead="from stampede_guard import locked_cache   # @locked_cache(ttl=300) in its place",
         unless="All functions that it decorates are cheap.",
-        sure="High if the object is known to be a cache, else medium. Medium for uses, in this file or in others: the "
+        sure="High if the object is known to be a cache, else medium. Medium also for a dict of the process in a plain "
+        "wrapper that keeps results for some time. Medium for uses, in this file or in others: the "
         "decorator's name must say cache. It may be a function, a class, or a method of an object of the project. "
         "They are reported if a miss of the function is a warning by SG201's facts.",
         fix="Unsafe: the inner wrapper is removed, and the decorator returns `locked_cache(ttl=...)(function)`. "
