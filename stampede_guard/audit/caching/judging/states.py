@@ -28,6 +28,8 @@ _NOUNS = frozenset(
     "heading billing remaining missing existing following typing nothing something everything onboarding marketing "
     "shipping timing landing opening closing evening morning spring during".split()
 )
+_TELLS = frozenset("send notify email mail alert publish deliver charge delay apply enqueue".split())
+_TIMES = frozenset("now utcnow time isoformat timestamp str int strftime today".split())
 _SHORTEST = 6  # letters of such a word
 _TELLING = 4  # letters of the constant part of a key
 
@@ -194,6 +196,37 @@ def is_compared(function: Function, read: Access, taken: Access) -> bool:
                 for call in lockuse.deletes(function)
             )
     return False
+
+
+def tells_once(module: Module, function: Function, read: Access, taken: Access) -> bool:
+    """`if not cache.get(key): send_warning(...); cache.set(key, now)`: a mark that somebody has been told."""
+    if taken.value is None or not _is_known_before(function, taken.value, read.call):
+        return False
+    flags = {name for _node, names, value in function.bindings if bare(value) is read.call for name in names}
+    statement = module.statement(taken.call)
+    for test in function.tests:
+        if not isinstance(test, ast.If) or not (inside(read.call, test.test) or flags & names_in(test.test)):
+            continue
+        block = _following(module, test, statement, _says_unset(test.test)) or []
+        if any(_tells(node) and position(node) < position(statement) for node in block):
+            return True
+    return False
+
+
+def _is_known_before(function: Function, value: ast.expr, read: ast.expr) -> bool:
+    """Whether a value says nothing of what was done after the read: a constant, a time, a parameter."""
+    made = {
+        name for node, names, _value in function.bindings if position(node) > position(read) for name in names
+    }
+    called = {path(node.func).rpartition(".")[2] for node in ast.walk(value) if isinstance(node, ast.Call)}
+    return called <= _TIMES and not made & names_in(value)
+
+
+def _tells(statement: ast.stmt) -> bool:
+    """`send_mail(...)`, `await notify(user)`, `task.delay(id)`: a statement, whose result nobody needs."""
+    call = bare(statement.value) if isinstance(statement, ast.Expr) else None
+    said = words(path(call.func).rpartition(".")[2]) if isinstance(call, ast.Call) else ()
+    return said[:1] != () and said[0] in _TELLS
 
 
 def bare(value: ast.expr) -> ast.expr:

@@ -23,6 +23,10 @@ from stampede_guard.audit.source.words import last, path
 
 _SHORT = 30  # seconds
 _UPDATES = frozenset(("update", "aupdate", "update_one"))
+_TOLD = (
+    "two callers can both find no mark between this get and the set, and both tell: SET NX marks in one step, before "
+    "anybody is told"
+)
 _MESSAGE = (
     "two callers can both find the lock free between this get and the set: SET NX checks and takes it "
     "in one step"
@@ -45,9 +49,12 @@ def check(module: Module) -> Iterator[Violation]:
                 and same_key(function, read.key[:1], write.key[:1])
                 and _is_flag(module, write.call)
             ]
-            if not taken or not (
-                states.is_compared(function, read, taken[0]) or _is_a_lock(module, function, read, taken[0])
-            ):
+            if not taken:
+                continue
+            locks = states.is_compared(function, read, taken[0]) or _is_a_lock(
+                module, function, read, taken[0]
+            )
+            if not locks and not states.tells_once(module, function, read, taken[0]):
                 continue
             if not Flow(module, function, read).tested:
                 continue
@@ -55,8 +62,8 @@ def check(module: Module) -> Iterator[Violation]:
                 continue
             yield Violation(
                 node=read.call,
-                message=_MESSAGE,
-                level=_level(module, function, read, taken[0]),
+                message=_MESSAGE if locks else _TOLD,
+                level=_level(module, function, read, taken[0]) if locks else "information",
                 function=function.name,
             )
             break
@@ -188,7 +195,9 @@ RULE = Rule(
         sure="Medium: the name of the key or function contains lock, running, busy or the like, the "
         "same function deletes the flag after its work, another function of the file deletes it, or a constant is "
         "set without another question after `if flag: return`, under `if not flag:` or in its `else:`. After EXISTS, "
-        "the value may be any. Information if the flag only guards one UPDATE. A flag that is set after the work "
+        "the value may be any. Also a mark that is set after "
+        "somebody was told (`send_mail(...)`, `notify(...)`, `task.delay(...)`), as information. "
+        "Information if the flag only guards one UPDATE. A flag that is set after the work "
         "spares work like a cache entry, unless its name says lock: a warning if that is much work, see SG201.",
         fix="Unsafe: for a Redis client, `if redis.get(key): return` and the set with a TTL right after "
         "it become `if not redis.set(key, 1, ex=60, nx=True): return`. The same applies if the set is "
