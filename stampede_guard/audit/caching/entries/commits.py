@@ -20,6 +20,10 @@ _WRITES = frozenset(
 _CHANGES = ("save", "delete", "add", "remove", "clear", "SAVE", "CREATE", "UPDATE", "DELETE")
 # Names that say nothing of what an entry is about.
 _COMMON = frozenset("str int settings app cls".split())
+# And those that say nothing of what a row that is made or deleted is about.
+_OF_ALL = frozenset("request self models db session logger cache redis user".split())
+_MAKES = frozenset("create acreate get_or_create aget_or_create update_or_create bulk_create".split())
+_HOPS = 2
 _BLOCKS = ("atomic", "transaction", "begin", "begin_nested")
 _BLOCKS_OF = ("transaction", "session", "db", "conn", "connection", "engine")
 
@@ -67,12 +71,36 @@ def _before_a_write(module: Module, function: Function, one: Deletion, found: li
     """`cache.delete(f"page:{page.id}")`, and then `page.save()`, which is committed at once, or an upload."""
     about = _roots(one.key)
     for call in function.calls:
-        if position(call) <= position(one.call) or not _writes(call) or not about & _roots(call):
+        if position(call) <= position(one.call) or not (
+            (_writes(call) and about & _roots(call))
+            or (_makes_or_ends(call) and (about - _OF_ALL) & _traced(function, call))
+        ):
             continue
         deleted_again = any(position(other.call) > position(call) for other in found)
-        if not deleted_again and _follows(module, call, one.call):
+        if not deleted_again and _follows(module, call, one.call, tried=True):
             return f"before {_said(call)}()"
     return ""
+
+
+def _makes_or_ends(call: ast.Call) -> bool:
+    """`Like.objects.create(status=status)`, `like.delete()`: what it is about may be said by the names it came from."""
+    if not isinstance(call.func, ast.Attribute) or "cache" in path(call.func).lower():
+        return False
+    made = call.func.attr in _MAKES and ".objects" in path(call.func.value)
+    return made or (call.func.attr in ("delete", "adelete") and _writes(call))
+
+
+def _traced(function: Function, call: ast.Call) -> set[str]:
+    """The names of a call, and those that their values came from."""
+    found = _roots(call)
+    for _hop in range(_HOPS):
+        found |= {
+            root
+            for node, names, value in function.bindings
+            if found & {*names} and position(node) < position(call)
+            for root in _roots(value)
+        }
+    return found
 
 
 def _writes(call: ast.Call) -> bool:
@@ -175,12 +203,18 @@ def _last_commit(module: Module, function: Function) -> ast.Call | None:
     return max(ends, key=position, default=None)
 
 
-def _follows(module: Module, end: ast.AST, call: ast.AST) -> bool:
-    """Whether the end always comes after the deletion: it is in a block around it, and no return is between."""
+def _follows(module: Module, end: ast.AST, call: ast.AST, *, tried: bool = False) -> bool:
+    """Whether the end always comes after the deletion: it is in a block around it, and no return is between. It may be
+    `tried`, in a `try:` of its own.
+    """
     statement = module.statement(end)
     block = module.parents.get(statement)
-    while isinstance(block, ast.With | ast.AsyncWith) and not inside(call, block):
-        block = module.parents.get(block)
+    while block is not None and not inside(call, block):
+        if not isinstance(block, ast.With | ast.AsyncWith) and not (
+            tried and isinstance(block, ast.Try) and statement in block.body
+        ):
+            break
+        statement, block = block, module.parents.get(block)
     around = [call, *module.up(call)]
     if block not in around:
         return False

@@ -84,8 +84,9 @@ RULE = Rule(
             "An entry is deleted before `super().save()`, before the session's last `commit()`, in a receiver "
             "of `pre_save` or `pre_delete`, of an action of `m2m_changed` that comes before the change, in a "
             "`BEFORE_DELETE` hook, or inside a transaction that also writes, or before the row or the file of "
-            "the same name is saved (`page.save()`, `storage.upload(...)`). Also if the commit comes after the "
-            "function: it changes rows in a session of SQLAlchemy and commits nowhere, or it saves rows of Django "
+            "the same name is saved (`page.save()`, `storage.upload(...)`), or before a row is made or deleted that is "
+            "about the same (`Like.objects.create(status=status)`, `like.delete()`). Also if the commit comes after "
+            "the function: it changes rows in a session of SQLAlchemy and commits nowhere, or it saves rows of Django "
             "while the settings have `ATOMIC_REQUESTS`."
         ),
         why=(
