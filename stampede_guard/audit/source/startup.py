@@ -23,6 +23,8 @@ _HOOKS = frozenset(
         "worker_startup",
     )
 )
+# aiohttp's lists of an application.
+_ADDS = re.compile(r"\.(?:on_startup|cleanup_ctx)\.(?:append|extend)$")
 # Words without which `started` cannot find anything in a text.
 HOOKS = (
     *(
@@ -33,12 +35,18 @@ HOOKS = (
         b"server_start",
         b"asynccontextmanager",
     ),
-    *(b"AppConfig", b"create_app"),
+    *(
+        b"AppConfig",
+        b"create_app",
+        b"cleanup_ctx",
+        b"aiohttp.web",
+        re.compile(rb"aiohttp import[^\n]{0,200}\bweb\b"),
+    ),
     re.compile(rb"def \w*(?:start|lifespan|setup|init|boot)\w*\([\s\S]{0,400}?\bapp(?:lication)?\b"),
 )
 _WEB = re.compile(
-    r"\b(?:django_apscheduler|fastapi|starlette|flask|quart|sanic|litestar|django|aiohttp\.web|aiohttp import web|"
-    r"falcon|uvicorn|gunicorn)\b",
+    r"\b(?:django_apscheduler|fastapi|starlette|flask|quart|sanic|litestar|django|aiohttp\.web|"
+    r"aiohttp import[^\n]{0,200}\bweb|falcon|uvicorn|gunicorn)\b",
     re.IGNORECASE,
 )
 # Programs with one process: bots, commands, consumers.
@@ -129,11 +137,18 @@ def _is_named_hook(module: Module, function: Function) -> bool:
     if function.name in ("lifespan", "app_lifespan", "on_startup", "startup_event", "create_app"):
         return is_web(module)
     takes_app = bool(function.parameters & {"app", "application"})
+    if takes_app and function.is_async and "aiohttp" in module.source and _yields_once(function):
+        return is_web(module)  # for `app.cleanup_ctx`
     return (
         takes_app
         and bool(re.search(r"(?:^|_)(?:startup|lifespan|start|setup|init|boot\w*)(?:_|$)", function.name))
         and (is_web(module))
     )
+
+
+def _yields_once(function: Function) -> bool:
+    """A generator, such as aiohttp's contexts of an application: start, `yield`, end."""
+    return sum(isinstance(node, ast.Yield) for node in ast.walk(function.node)) == 1
 
 
 def _looks_like_lifespan(function: Function) -> bool:
@@ -146,8 +161,12 @@ def _registered(module: Module) -> set[str]:
     names: set[str] | None = module.memo.get("hooks")
     if names is None:
         names = set()
-        told = any(word in module.source for word in ("add_event_handler", "lifespan", "on_startup"))
+        told = any(
+            word in module.source for word in ("add_event_handler", "lifespan", "on_startup", "cleanup_ctx")
+        )
         for call in module.calls if told else ():
+            if _ADDS.search(path(call.func)) and call.args:
+                names |= set(text_of(call.args[0]).split())
             if last(path(call.func)) == "add_event_handler" and len(call.args) == 2:
                 if isinstance(call.args[0], ast.Constant) and call.args[0].value == "startup":
                     names.add(last(path(call.args[1])))
