@@ -10,14 +10,13 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from stampede_guard.audit.caching.accesses import Access
-from stampede_guard.audit.caching.work import calls_work, opens_a_file, property_works
+from stampede_guard.audit.caching.work import GROWS, calls_work, growing, opens_a_file, property_works
 from stampede_guard.audit.source.bound import beside_the_value, bindings_of
 from stampede_guard.audit.source.branches import end_of, leaves, missing, raises_on_a_miss
 from stampede_guard.audit.source.comprehensions import material, sorts
 from stampede_guard.audit.source.model import Function, Module, Tested, inside, position
 from stampede_guard.audit.source.words import last, names_in, path, words
 
-_GROWS = frozenset("append extend update add insert setdefault".split())
 # Functions that change their argument.
 _COMPLETES = frozenset("merge update fill populate enrich extend apply add attach complete".split())
 _EMPTY_DEPTH = 6
@@ -140,7 +139,7 @@ class Flow:
         changed = [
             call.func.value
             for call in self.function.calls
-            if isinstance(call.func, ast.Attribute) and call.func.attr in _GROWS
+            if isinstance(call.func, ast.Attribute) and call.func.attr in GROWS
         ]
         changed += [store.value for store in self.function.stores]
         return any(
@@ -262,20 +261,14 @@ class Flow:
         ]
 
     def _grown(self, name: str, at: ast.AST) -> bool:
-        """Whether it is an empty list or dict that is filled before it is stored."""
+        """Whether it is an empty list or dict that is filled before it is stored, or a sum over a loop."""
         if name in ("self", "cls") or name in self.module.imports:
             return False
-        grown = [
-            call.func.value
-            for call in self.function.calls
-            if isinstance(call.func, ast.Attribute) and call.func.attr in _GROWS
-        ]
-        grown += [store.value for store in self.function.stores]
         return any(
             path(target) == name
             and position(target) < position(at)
             and (self.since is None or position(target) > self.since)
-            for target in grown
+            for target in growing(self.module, self.function)
         )
 
     def _completed(self, name: str, at: ast.AST, depth: int) -> bool:

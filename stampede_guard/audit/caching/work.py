@@ -9,6 +9,7 @@ from collections.abc import Collection
 from stampede_guard.audit.source.model import Function, Module, owner_class
 from stampede_guard.audit.source.words import last, path, words
 
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 # Calls that only convert a value, or cost too little for a lock.
 _SHAPES = frozenset(
     "str int float bool bytes len repr tuple list dict set frozenset sorted min max abs round "
@@ -34,6 +35,33 @@ _RESHAPES = frozenset(
 )
 # `model.encode(text)` is an embedding, `key.encode()` is not.
 _ENCODERS = re.compile(r"json|msgpack|msgspec|pickle|base64|coder|codec|serializ|jwt|url", re.I)
+
+
+GROWS = frozenset("append extend update add insert setdefault".split())
+
+
+def growing(module: Module, function: Function) -> list[ast.expr]:
+    """What is made piece by piece: `rows.append(row)`, `page["rows"].append(row)`, `page[key] = row`, and in a loop
+    `total += row.amount`.
+    """
+    grown = [
+        call.func.value
+        for call in function.calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr in GROWS
+    ]
+    grown += [store.value for store in function.stores]
+    grown += [
+        node.target
+        for node in ast.walk(function.node)
+        if isinstance(node, ast.AugAssign) and any(isinstance(a, _LOOPS) for a in module.up(node))
+    ]
+    return [_whole(target) for target in grown]
+
+
+def _whole(target: ast.expr) -> ast.expr:
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    return target
 
 
 def calls_work(node: ast.AST, free: Collection[ast.AST] = ()) -> bool:

@@ -20,6 +20,7 @@ _BESIDE_LEADER = frozenset(
     "leader is the my our key id name election elect elected scheduler worker node instance cron job jobs lease "
     "process service redis current".split()
 )
+_NO_CACHES = frozenset("nocache uncached noncached".split())
 _NO_LOCKS = frozenset("block blocks unlock clock clocks deadlock wedlock".split())
 
 
@@ -31,7 +32,7 @@ def words(name: str) -> tuple[str, ...]:
 
 def is_cachy(name: str) -> bool:
     return any(
-        word in CACHE_WORDS or (word.endswith(("cache", "redis", "cached")) and word != "nocache")
+        word in CACHE_WORDS or (word.endswith(("cache", "redis", "cached")) and word not in _NO_CACHES)
         for word in words(name)
     )
 

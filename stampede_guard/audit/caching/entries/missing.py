@@ -20,6 +20,8 @@ from stampede_guard.audit.source.words import is_cachy, is_locky, last, path, te
 # Where a dict of the process may be a cache.
 _STORES = re.compile(r"(?:cache|CACHE|Cache|memo)\w*\[[^\n]*\] *= ")
 
+# What a name in `_key` is the key of, if it is not that of the entry.
+_NAMED = frozenset("session user api tenant account primary foreign public".split())
 OR_RUNS = re.compile(
     r"\b(?:\w+_)?(?:cache|cached|memo)_or_(?:run|call|compute|calculate|fetch|load|create|execute|query|build)\w*\("
 )
@@ -74,6 +76,29 @@ def missing(module: Module, entry: CachedEntry) -> MissingInputs | None:
     plain = [name for name in lacking if not is_credential(name)]
     return (
         MissingInputs(tuple(sorted(plain or lacking)), bool(plain) and not entry.of_self) if lacking else None
+    )
+
+
+def missing_keywords(module: Module) -> Iterator[tuple[Fill, str]]:
+    """Wrappers of a decorator whose key has `*args` and not the `**kwargs` that they hand on, with that name."""
+    for fill in all_fills(module):
+        spec = fill.function.node.args
+        if fill.decorator is None or spec.vararg is None or spec.kwarg is None:
+            continue
+        if not _hands_on(fill.function, spec.kwarg.arg):
+            continue
+        keyed = Inputs(module, fill.function).of(_keys(fill), position(fill.write.call))
+        if spec.vararg.arg in keyed and spec.kwarg.arg not in keyed and not _is_named_by_the_caller(keyed):
+            yield fill, spec.kwarg.arg
+
+
+def _hands_on(wrapper: Function, name: str) -> bool:
+    """Whether the wrapped function, which is a parameter around the wrapper, is called with `**name`."""
+    given = {one for outer in wrapper.chain() if outer is not wrapper for one in outer.parameters}
+    return any(
+        path(call.func) in given
+        and any(keyword.arg is None and path(keyword.value) == name for keyword in call.keywords)
+        for call in wrapper.calls
     )
 
 
@@ -247,8 +272,10 @@ def _is_a_lock(entry: CachedEntry) -> bool:
 
 
 def _is_named_by_the_caller(keyed: set[str]) -> bool:
-    """`def remember(cache_key, ...)`: the callers decide what tells entries apart."""
-    return any("key" in words(name) and "." not in name for name in keyed)
+    """`def remember(cache_key, ...)`: the callers decide what tells entries apart. A `session_key` names a session."""
+    return any(
+        "." not in name and "key" in (said := {*words(name)}) and said.isdisjoint(_NAMED) for name in keyed
+    )
 
 
 def _tells_apart(module: Module, function: Function, name: str, covered: set[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stampede_guard.audit.caching.entries.missing import entries, missing
+from stampede_guard.audit.caching.entries.missing import entries, missing, missing_keywords
 from stampede_guard.audit.caching.entries.views import unkeyed_requests
 from stampede_guard.audit.caching.fills import owned_name, what_is_cached
 from stampede_guard.audit.prefilter import STORES, Hint, Text
@@ -37,6 +37,15 @@ def check(module: Module) -> Iterator[Violation]:
             "does not: callers with another one get this value",
             confidence="medium" if lacking.sure else "low",
             function=owned_name(entry.function),
+        )
+    for fill, name in missing_keywords(module):
+        assert fill.decorator is not None
+        yield Violation(
+            node=fill.write.call,
+            message=f"the decorator {fill.decorator.name} hands on {name}, and its key does not contain it: calls with "
+            "other keywords get this value",
+            confidence="medium",
+            function=fill.decorator.name,
         )
     for decoration, part in unkeyed_requests(module):
         yield Violation(
@@ -74,7 +83,8 @@ RULE = Rule(
         what=(
             "A value is computed from a parameter, a part of the request or the caller's identity, and stored "
             "under a key "
-            "that does not contain it. For decorators: `memoize` and `cached` of Flask-Caching on a view that reads "
+            "that does not contain it, also by a decorator of the project whose key has `*args` and not "
+            "`**kwargs`. For decorators: `memoize` and `cached` of Flask-Caching on a view that reads "
             "`request.args`, the body, `current_user`, `g.user` or the session, Django's `cache_page` on a view that "
             "reads `request.user`, and fastapi-cache on an endpoint that reads the request's query, cookies or user. "
             "Also a decorator of the project whose file names nothing of callers, on a view that reads `request.user`, "
