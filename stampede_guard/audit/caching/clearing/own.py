@@ -18,8 +18,11 @@ from stampede_guard.audit.caching.imported import built, follow, followed_functi
 from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.words import is_cachy, last, path, words
 
-CLEARS = re.compile(r"cache_clear\s*\(|cache\w*\.(?:clear|pop)\s*\(|\bdel\s+\w*cache", re.IGNORECASE)
-_LRU = re.compile(r"^functools\.(?:lru_cache|cache)$")
+CLEARS = re.compile(
+    r"cache_(?:clear|invalidate)\s*\(|cache\w*\.(?:clear|pop)\s*\(|\bdel\s+\w*cache", re.IGNORECASE
+)
+_LRU = re.compile(r"^functools\.(?:lru_cache|cache)$|^async_lru\.alru_cache$")
+_LRU_THAT_EXPIRES = re.compile(r"alru_cache\([^()\n]{0,200}\bttl\s*=")
 VERBS = tuple(
     "clear invalidate reset bust evict flush purge forget drop delete remove refresh reload".split()
 )
@@ -59,10 +62,10 @@ def _concerns_all(module: Module, function: Function, found: list[Cleared]) -> b
         return False
     if answers_a_request(module, function) or is_a_task(function) or changes_rows(function):
         return True
-    # It also deletes the copy that all processes share.
+    # It also deletes or replaces the copy that all processes share.
     return any(one.is_a_memo for one in found) and any(
         isinstance(call.func, ast.Attribute)
-        and call.func.attr in ("delete", "delete_many", "unlink")
+        and call.func.attr in ("delete", "delete_many", "unlink", "set", "setex", "hset")
         and is_shared(module, call, function)
         for call in function.calls
     )
@@ -75,9 +78,10 @@ def _tells(function: Function) -> bool:
 def _in(module: Module, function: Function) -> Iterator[Cleared]:
     for call in function.calls:
         name = last(path(call.func))
-        if isinstance(call.func, ast.Attribute) and name == "cache_clear":
+        if isinstance(call.func, ast.Attribute) and name in ("cache_clear", "cache_invalidate"):
             if _is_memo(module, call.func.value):
-                yield Cleared(call, function, last(path(call.func.value)), False, True)
+                expires = _LRU_THAT_EXPIRES.search(module.source) is not None
+                yield Cleared(call, function, last(path(call.func.value)), expires, True)
         elif (holder := _emptied(module, call)) is not None:
             yield Cleared(call, function, holder, _expires(module), False)
         elif isinstance(call.func, ast.Name) and _says_so(name):
