@@ -210,9 +210,10 @@ def of_the_definition(module: Module, hit: Violation) -> FixPlan | None:
     lifetime = stored_for(module, fill.write.call)
     ttl = lifetime.code if lifetime is not None else str(GUESSED)
     used = _parameters_used(fill, outer.parameters) - {ttl}
+    used |= ownkeys.parts_from_elsewhere(fill, wrapper.parameters | {decorated}) - outer.parameters
     if used:
         raise NoFix(
-            f"the decorator's own {', '.join(sorted(used))} would have no effect: parts of its key would be lost"
+            f"{', '.join(sorted(used))} would have no effect: parts of the decorator's key would be lost"
         )
     edits: tuple[Edit, ...] = (
         Delete(Span.of(wrapper.node)),

@@ -50,6 +50,26 @@ def keyed_parameters(fill: Fill) -> set[str] | None:
     return found if not found & stored_before(function, fill.read.call) else None
 
 
+def parts_from_elsewhere(fill: Fill, known: set[str]) -> set[str]:
+    """What the key contains beside these names: a module's variable, or a local name that has several values."""
+    left, seen, found = list(fill.read.key), set[str](), set[str]()
+    while left:
+        part = left.pop()
+        called = {
+            id(node) for call in ast.walk(part) if isinstance(call, ast.Call) for node in ast.walk(call.func)
+        }
+        for node in ast.walk(part):
+            if not isinstance(node, ast.Name) or id(node) in called or node.id in known | seen:
+                continue
+            seen.add(node.id)
+            made = [value for _n, names, value in fill.function.bindings if names == [node.id]]
+            if len(made) == 1 and store_count(fill.function, node.id) == 1:
+                left.append(made[0])
+            else:
+                found.add(node.id)
+    return found
+
+
 def _parts(key: ast.expr) -> Iterator[ast.expr]:
     match key:
         case ast.JoinedStr(values=values):

@@ -176,3 +176,38 @@ def test_one_name_for_the_hit_and_the_miss(miss: str) -> None:
 """
     )
     assert "locked_cache" not in rewritten(text, "SG201")
+
+
+@pytest.mark.parametrize(
+    ("key", "mended"),
+    [
+        ('f"{function.__name__}:{args}"', True),
+        ('f"{function.__name__}:{hashlib.md5(str(args)).hexdigest()}"', True),
+        ('f"{tenant}:{function.__name__}:{args}"', False),
+        ('f"{g.tenant}:{function.__name__}:{args}"', False),
+        ('f"{VERSION}:{function.__name__}:{args}"', False),
+        ("made(tenant, args)", False),
+    ],
+)
+def test_a_decorator_keeps_the_parts_of_its_key(key: str, mended: bool) -> None:
+    text = (
+        HEAD
+        + f"""def cached(function):
+    def wrapper(*args):
+        key = {key}
+        found = r.get(key)
+        if found is not None:
+            return json.loads(found)
+        value = function(*args)
+        r.setex(key, 60, json.dumps(value))
+        return value
+
+    return wrapper
+
+
+@cached
+def sales(day: str) -> int:
+    return db.query(day)
+"""
+    )
+    assert ("return locked_cache(ttl=60)(function)" in rewritten(text, "SG203")) == mended
