@@ -1,6 +1,4 @@
-"""Another library's cache decorator becomes `@locked_cache(ttl=...)`: SG101, SG102, SG103, SG107. It moves below the
-route's: SG109.
-"""
+"""Another library's cache decorator becomes `@locked_cache(ttl=...)`: SG101, SG102, SG103, SG107."""
 
 from __future__ import annotations
 
@@ -12,11 +10,11 @@ from stampede_guard.audit.caching.reexported import is_reexported
 from stampede_guard.audit.fixes import naming
 from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, seconds
 from stampede_guard.audit.fixes.signature import judge, may_be_none
-from stampede_guard.audit.plan import FixPlan, Lower, NoFix, Replace, Span
+from stampede_guard.audit.plan import FixPlan, NoFix, Replace, Span
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.decorations import Decoration, decorations
 from stampede_guard.audit.source.model import Module, argument
-from stampede_guard.audit.source.routes import is_route, only_reads, registers, routes
+from stampede_guard.audit.source.routes import is_route, only_reads, routes
 from stampede_guard.audit.source.words import last, path
 
 # Attributes that old decorators add to a function.
@@ -247,23 +245,3 @@ def _lifetime_of_memo(module: Module, decoration: Decoration) -> LifetimeCode | 
     if isinstance(kept, ast.Call) and last(path(kept.func)) == "TTLCache":
         return _stated(module, argument(kept, 1, "ttl"))
     return None
-
-
-def below_the_route(module: Module, hit: Violation) -> FixPlan | None:
-    """Safe for `locked_cache`, because every parameter is in its key. For other caches, the reader must check the
-    key.
-    """
-    node = hit.node
-    assert isinstance(node, ast.expr)
-    function = next((f.node for f in module.functions if node in f.node.decorator_list), None)
-    if function is None:
-        return None
-    reasons = []
-    if last(path(node.func if isinstance(node, ast.Call) else node)) != "locked_cache":
-        reasons.append("the cache starts to work: check that its key distinguishes callers")
-    if any(map(registers, function.decorator_list)):
-        reasons.append("a template calls it: check that no argument is a request or the template's context")
-    if not all(only_reads(route) for route in routes(function)):
-        reasons.append("the route is not for GET only: a cached response would skip the action")
-    lowest = [one for one in function.decorator_list if is_route(one) or registers(one)][-1]
-    return FixPlan(edits=(Lower(Span.of(node), Span.of(lowest)),), reasons=tuple(reasons))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from stampede_guard.audit.caching.fills import Fill, fills
-from stampede_guard.audit.fixes.texts import source
+from stampede_guard.audit.fixes.facts.texts import source
 from stampede_guard.audit.plan import Edit, FixPlan, Iterate, NoFix, Replace, Span, Tell
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.model import Module

@@ -13,9 +13,9 @@ from stampede_guard.audit.caching.fills import Fill, accesses_of, fills
 from stampede_guard.audit.fixes import naming, ownkeys
 from stampede_guard.audit.fixes.decorators import unkeyed
 from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, stored_for
+from stampede_guard.audit.fixes.facts.repeats import is_harmless, is_plain, is_pure, may_repeat
 from stampede_guard.audit.fixes.facts.steps import Steps, bare, bound_by, steps_of, without_docstring
 from stampede_guard.audit.fixes.ownkeys import is_query, keyed_parameters, own_key, said_in
-from stampede_guard.audit.fixes.repeats import is_harmless, is_plain, is_pure, may_repeat
 from stampede_guard.audit.fixes.signature import is_closed, judge
 from stampede_guard.audit.plan import Decorate, Delete, Edit, FixPlan, NoFix, Replace, Span, Unwrap
 from stampede_guard.audit.rule import Violation

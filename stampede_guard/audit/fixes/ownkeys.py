@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.caching.fills import Fill
 from stampede_guard.audit.fixes.facts.stores import store_count, stored_before
-from stampede_guard.audit.fixes.texts import source
+from stampede_guard.audit.fixes.facts.texts import source
 from stampede_guard.audit.plan import NoFix
 from stampede_guard.audit.source.model import Function, Module, position
 from stampede_guard.audit.source.words import path, words

@@ -10,8 +10,8 @@ import ast
 from dataclasses import dataclass
 
 from stampede_guard.audit.caching.fills import Fill
+from stampede_guard.audit.fixes.facts.repeats import may_repeat
 from stampede_guard.audit.fixes.facts.stores import store_count
-from stampede_guard.audit.fixes.repeats import may_repeat
 from stampede_guard.audit.source.model import inside
 from stampede_guard.audit.source.words import names_in
 
