@@ -22,6 +22,7 @@ from stampede_guard.audit.plan import (
     Span,
     Tell,
     Unwrap,
+    Wrap,
 )
 
 _Block = cst.Module | cst.IndentedBlock
@@ -66,6 +67,7 @@ class _Editor(cst.CSTTransformer):
         self._lines = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self.left = set(edits)
         self._expressions = {self._at(e.at): e for e in self.left if isinstance(e, Replace | Tell)}
+        self._wrapped = {self._at(e.at): e for e in self.left if isinstance(e, Wrap)}
         self._statements = {
             self._start(e.at): e for e in self.left if isinstance(e, Delete | Unwrap | Decorate)
         }
@@ -94,16 +96,22 @@ class _Editor(cst.CSTTransformer):
     # ------------------------------------------------------------------------------------- expressions
 
     def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
-        if isinstance(original_node, cst.BaseExpression) and self._expressions:
-            edit = self._expressions.get(self._place(original_node))
+        if isinstance(original_node, cst.BaseExpression) and (self._expressions or self._wrapped):
+            place = self._place(original_node)
+            edit, wrap = self._expressions.get(place), self._wrapped.get(place)
+            assert isinstance(updated_node, cst.BaseExpression)
             if edit is not None and edit in self.left:
                 self.left.discard(edit)
-                assert isinstance(updated_node, cst.BaseExpression)
-                return (
+                updated_node = (
                     _told(edit, updated_node)
                     if isinstance(edit, Tell)
                     else _expression(edit.code, updated_node)
                 )
+            if wrap is not None and wrap in self.left:
+                self.left.discard(wrap)
+                return _wrapped(wrap, updated_node)
+            if edit is not None:
+                return updated_node
         left = super().on_leave(original_node, updated_node)
         assert isinstance(left, cst.CSTNode)
         return left
@@ -215,6 +223,12 @@ def _told(edit: Tell, old: cst.BaseExpression) -> cst.BaseExpression:
         new.args[-1].with_changes(comma=last.comma),
     ]
     return old.with_changes(args=args, func=old.func.with_changes(attr=cst.Name(edit.method)))
+
+
+def _wrapped(edit: Wrap, old: cst.BaseExpression) -> cst.BaseExpression:
+    """Its parentheses stay outside: `return(x)` becomes `return(bool(x))`."""
+    inner = old.with_changes(lpar=[], rpar=[])
+    return cst.Call(cst.Name(edit.function), [cst.Arg(inner)], lpar=old.lpar, rpar=old.rpar)
 
 
 def _under(statement: _Statement) -> list[_Statement]:
