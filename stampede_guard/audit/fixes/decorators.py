@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from stampede_guard.audit.caching.reexported import is_reexported
 from stampede_guard.audit.fixes import naming
 from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, seconds
+from stampede_guard.audit.fixes.facts.removals import refuse_removed
 from stampede_guard.audit.fixes.signature import judge, may_be_none
 from stampede_guard.audit.plan import FixPlan, NoFix, Replace, Span
 from stampede_guard.audit.rule import Violation
@@ -50,9 +51,9 @@ def fastapi_cache(module: Module, hit: Violation) -> FixPlan | None:
         key_builder="the key builder is removed: every parameter is in the key",
         namespace="the namespace is removed: code that clears it would not reach these values",
     )  # fmt: skip
-    if len(decoration.call.args) > 1 or any("FastAPICache.clear" in path(call.func) for call in module.calls):
+    if len(decoration.call.args) > 1:
         given.reasons.append("code that clears the old cache would not reach these values")
-    return _replaced(module, decoration, given)
+    return _replaced(module, decoration, given, "fastapi_cache")
 
 
 def aiocache(module: Module, hit: Violation) -> FixPlan | None:
@@ -88,7 +89,7 @@ def aiocache(module: Module, hit: Violation) -> FixPlan | None:
         key_builder="the key builder is removed: every parameter is in the key",
         namespace="the namespace is removed: code that clears it would not reach these values",
     )  # fmt: skip
-    return _replaced(module, decoration, given)
+    return _replaced(module, decoration, given, "aiocache")
 
 
 def cashews(module: Module, hit: Violation) -> FixPlan | None:
@@ -108,7 +109,7 @@ def cashews(module: Module, hit: Violation) -> FixPlan | None:
         prefix="the prefix is removed: code that clears it would not reach these values",
         upper="`upper` is removed: use should_cache= to decide what is stored",
     )  # fmt: skip
-    return _replaced(module, decoration, given)
+    return _replaced(module, decoration, given, "cashews")
 
 
 def _refuse_reexported(module: Module, decoration: Decoration | None) -> None:
@@ -126,12 +127,13 @@ def memo_on_coroutine(module: Module, hit: Violation) -> FixPlan | None:
 # ------------------------------------------------------------------------------------------------------ common
 
 
-def _replaced(module: Module, decoration: Decoration, given: _Arguments) -> FixPlan | None:
+def _replaced(module: Module, decoration: Decoration, given: _Arguments, package: str = "") -> FixPlan | None:
     function, node = decoration.function, decoration.node
     if not _stands_right(decoration):
         raise NoFix("the decorator is above the route, wrapped, or has unpacked arguments")
     if _is_asked_for_more(module, decoration):
         raise NoFix("the file uses what only the old decorator adds to the function, such as cache_clear()")
+    removed = refuse_removed(module, package, node) if package else ""
     name = naming.locked_cache(module, function.node)
     verdict = judge(module, function, is_route=bool(routes(function.node)))
     if not verdict.possible:
@@ -144,7 +146,7 @@ def _replaced(module: Module, decoration: Decoration, given: _Arguments) -> FixP
             raise NoFix(
                 f"{', '.join(verdict.unkeyed)} may be part of what {builder}= builds, and would become unkeyed"
             )
-    reasons = [*given.reasons, *verdict.of_parameters, *verdict.reasons]
+    reasons = [*given.reasons, *verdict.of_parameters, *verdict.reasons, *([removed] if removed else [])]
     if given.ttl is None:
         reasons.append(f"it has no lifetime: {GUESSED} seconds are a guess")
     elif not given.ttl.sure:

@@ -13,6 +13,7 @@ from stampede_guard.audit.caching.fills import Fill, accesses_of, fills
 from stampede_guard.audit.fixes import naming, ownkeys
 from stampede_guard.audit.fixes.decorators import unkeyed
 from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, stored_for
+from stampede_guard.audit.fixes.facts.removals import refuse_used
 from stampede_guard.audit.fixes.facts.repeats import is_harmless, is_plain, is_pure, may_repeat
 from stampede_guard.audit.fixes.facts.steps import Steps, bare, bound_by, steps_of, without_docstring
 from stampede_guard.audit.fixes.ownkeys import is_query, keyed_parameters, own_key, said_in
@@ -28,7 +29,6 @@ _WIRE = frozenset(
     "loads dumps json packb unpackb model_validate_json model_dump_json model_validate model_dump decode encode "
     "int float str bool dict list".split()
 )
-_REMOVES = frozenset("delete adelete unlink delete_many delete_pattern expire touch incr decr".split())
 _ACTS = (
     ast.Raise,
     ast.Assert,
@@ -140,16 +140,10 @@ def _calls_a_parameter(fill: Fill) -> bool:
 
 
 def _refuse_disturbed(module: Module, fill: Fill) -> None:
-    """There must be one get and one set, and no other line of the file may remove such keys."""
+    """There must be one get and one set, and no other line of the file may use such keys."""
     if len(accesses_of(module, fill.function)) != 2:
         raise NoFix("the function has more than one get and one set")
-    if any(
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr in _REMOVES
-        and path(call.func.value) == fill.read.receiver
-        for call in module.calls
-    ):
-        raise NoFix("the same file deletes, expires or counts keys of that client")
+    refuse_used(module, fill, _said(fill))
 
 
 def _gone(fill: Fill, steps: Steps, replaced: set[str]) -> list[ast.stmt]:
@@ -187,6 +181,7 @@ def of_the_definition(module: Module, hit: Violation) -> FixPlan | None:
     if fill is None or fill.decorator is None or fill.function.outer is None:
         raise NoFix("its wrapper has more than one get with a set, or only asks whether the key exists")
     ownkeys.refuse_of_one_request(fill.read.receiver)
+    refuse_used(module, fill, _said(fill))
     wrapper, outer = fill.function, fill.function.outer
     steps = steps_of(fill)
     body = without_docstring(outer.node.body)
