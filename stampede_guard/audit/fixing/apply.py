@@ -44,13 +44,21 @@ def apply(source: str, plans: Sequence[FixPlan], *, keeps: Callable[[str], bool]
         raise CannotApply(f"LibCST cannot read it: {error.message}") from error
     if module.code != source:
         raise CannotApply("LibCST would change more than the fix")
+    try:
+        return _applied(module, source, plans, keeps)
+    except CannotApply:
+        raise
+    except CannotEnclose as error:
+        raise CannotApply(str(error)) from error
+    except Exception as error:  # a bug in one fix costs its finding, not the run
+        raise CannotApply(f"the fix failed: {error!r}") from error
+
+
+def _applied(module: cst.Module, source: str, plans: Sequence[FixPlan], keeps: Callable[[str], bool]) -> str:
     edits = [edit for plan in plans for edit in plan.edits]
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
     editor = _Editor(source, [edit for edit in edits if not isinstance(edit, Import)])
-    try:
-        changed = wrapper.visit(editor)
-    except CannotEnclose as error:
-        raise CannotApply(str(error)) from error
+    changed = wrapper.visit(editor)
     if editor.left:
         raise CannotApply("the place to change was not found again")
     for edit in edits:
@@ -164,8 +172,13 @@ class _Editor(cst.CSTTransformer):
 
     def _numbers(self, places: list[tuple[int, int]], edit: Enclose) -> tuple[int, int, int | None]:
         """The statements of the edit, by their place in the block: the first one, the test, the last one."""
-        first, test = places.index(self._start(edit.at)), places.index(self._start(edit.test))
-        return first, test, None if edit.last is None else places.index(self._start(edit.last))
+        wanted = [self._start(edit.at), self._start(edit.test)]
+        if edit.last is not None:
+            wanted.append(self._start(edit.last))
+        if not set(wanted) <= set(places):
+            raise CannotApply("the statements to change share a line")
+        first, test, *end = map(places.index, wanted)
+        return first, test, end[0] if end else None
 
     def _block(
         self, original: _Block, updated: _Block

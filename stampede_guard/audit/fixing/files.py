@@ -76,6 +76,15 @@ def fixed(
     path: str, data: bytes, wanted: set[tuple[str, str]], *, unsafe: bool, files: Iterable[str] = ()
 ) -> Fixed:
     """One file's bytes after all possible fixes of the findings (code and function). Raises Unfixable."""
+    try:
+        return _fixed(path, data, wanted, list(files), unsafe=unsafe)
+    except Unfixable:
+        raise
+    except Exception as error:  # a bug in one fix costs its file, not the run
+        raise Unfixable(f"the fix failed: {error!r}") from error
+
+
+def _fixed(path: str, data: bytes, wanted: set[tuple[str, str]], files: list[str], *, unsafe: bool) -> Fixed:
     source, encoding = _decoded(data)
     codes: list[str] = []
     failed: dict[tuple[str, str], str] = {}
@@ -84,14 +93,14 @@ def fixed(
         if not todo:
             break
         try:
-            source = _attempt(path, source, [plan for _key, plan in todo], list(files))
+            source = _attempt(path, source, [plan for _key, plan in todo], files)
             codes += [code for (code, _function), _plan in todo]
         except (CannotApply, Unfixable) as error:
             if len(todo) == 1:
                 failed[todo[0][0]] = str(error)
                 continue
             # One of the fixes failed: try each by itself.
-            source, done, bad = _one_by_one(path, source, wanted - failed.keys(), list(files), unsafe=unsafe)
+            source, done, bad = _one_by_one(path, source, wanted - failed.keys(), files, unsafe=unsafe)
             codes += done
             failed |= bad
             if not done and not bad:
