@@ -27,7 +27,7 @@ from stampede_guard.audit.files.elsewhere import allowed
 from stampede_guard.audit.files.paths import common_folder, relative
 from stampede_guard.audit.files.starters import without_elected
 from stampede_guard.audit.files.uses import counted, once_per_file
-from stampede_guard.audit.finding import CONFIDENCES, plural
+from stampede_guard.audit.finding import CONFIDENCES, plural, printable
 from stampede_guard.audit.reports import FORMATS
 from stampede_guard.audit.reports.explain import explain, listing
 from stampede_guard.audit.reports.guides import guide_lines
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if type(error) is FileNotFoundError and not error.errno
             else str(error)
         )
-        sys.stderr.write(f"audit: {said}\n")
+        sys.stderr.write(f"audit: {printable(said)}\n")
         return MISUSED
     except KeyboardInterrupt:
         return 130
