@@ -10,6 +10,7 @@ from pathlib import Path
 from stampede_guard.audit.config import Config, load, selected
 from stampede_guard.audit.engine import AuditOptions, audit_source
 from stampede_guard.audit.files.paths import relative
+from stampede_guard.audit.files.project import with_project
 from stampede_guard.audit.finding import Finding
 from stampede_guard.audit.fixing import mended
 from stampede_guard.audit.reports.guides import page
@@ -83,7 +84,7 @@ def fixes(path: str, text: str, finding: Finding) -> list[Fix]:
 
 
 def _mended(path: str, text: str, finding: Finding) -> LineEdit | None:
-    after = mended(relative(path), text, {(finding.code, finding.function)})
+    after = mended(relative(path), text, {(finding.code, finding.function)}, with_project([], [path]))
     return _difference(text, after) if after is not None and after != text else None
 
 

@@ -29,12 +29,16 @@ def fix_files(outcome: AuditResult, files: list[str], *, diff: bool, unsafe: boo
     return len(done)
 
 
-def fix_text(outcome: AuditResult, data: bytes, path: str, *, diff: bool, unsafe: bool) -> bytes:
+def fix_text(
+    outcome: AuditResult, data: bytes, path: str, files: list[str], *, diff: bool, unsafe: bool
+) -> bytes:
     """For standard input: the new text, or the diff, goes to stdout. Returns the new text."""
     wanted = {(finding.code, finding.function) for finding in _fixable(outcome)}
     made = Fixed(path, data, data)
     try:
-        made = fixed(path, data, wanted, unsafe=unsafe)
+        made = fixed(path, data, wanted, unsafe=unsafe, files=files)
+        for code, function, why in made.refused:
+            _refuse(path, f"{code} in {function}: {why}")
     except Unfixable as reason:
         _refuse(path, str(reason))
     _to_stdout(made.diff() if diff else made.after)
