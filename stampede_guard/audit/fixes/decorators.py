@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from stampede_guard.audit.caching.reexported import is_reexported
 from stampede_guard.audit.fixes import naming
 from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, seconds
+from stampede_guard.audit.fixes.facts.constants import settled
 from stampede_guard.audit.fixes.facts.removals import refuse_removed
 from stampede_guard.audit.fixes.signature import judge, may_be_none
 from stampede_guard.audit.plan import FixPlan, NoFix, Replace, Span
@@ -16,12 +17,14 @@ from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.decorations import Decoration, decorations
 from stampede_guard.audit.source.model import Module, argument
 from stampede_guard.audit.source.routes import is_route, only_reads, routes
-from stampede_guard.audit.source.words import last, path
+from stampede_guard.audit.source.words import last, names_in, path
 
 # Attributes that old decorators add to a function.
 _FACE = frozenset(
     "cache_clear cache_info cache_parameters cache cache_key cache_lock invalidate refresh".split()
 )
+# Arguments that old decorators take out of a call.
+_ASKED = ("cache_read", "cache_write", "aiocache_wait_for_write")
 _NOT_NONE = "should_cache=lambda value: value is not None"
 
 
@@ -187,16 +190,14 @@ def _is_asked_for_more(module: Module, decoration: Decoration) -> bool:
     """`rates.cache_clear()`, `rates(cache_read=False)`: features of the old decorator only."""
     name = decoration.function.name
     for call in module.calls:
+        # Also `partial(rates, cache_read=False)`, and calls under another name.
+        if any((keyword.arg or "").endswith(_ASKED) for keyword in call.keywords):
+            return True
         match call.func:
             case ast.Attribute(value=ast.Name(id=owner), attr=attr) if owner == name and attr in _FACE:
                 return True
             case ast.Attribute(value=ast.Attribute(value=ast.Name(id=owner), attr="cache")) if owner == name:
                 return True
-            case ast.Name(id=called) if called == name:
-                if any(
-                    (keyword.arg or "").endswith(("cache_read", "cache_write")) for keyword in call.keywords
-                ):
-                    return True
             case _:
                 pass
     return False
@@ -207,11 +208,14 @@ def _stated(module: Module, node: ast.expr | None) -> LifetimeCode | None:
 
 
 def _initial(module: Module, name: str) -> ast.expr | None:
-    """The default from `FastAPICache.init(...)`, if this file has the call."""
-    for call in module.calls:
-        if path(call.func).endswith("FastAPICache.init"):
-            return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
-    return None
+    """The default from `FastAPICache.init(...)`, if this file has one such call, and its value is known here."""
+    made = [call for call in module.calls if path(call.func).endswith("FastAPICache.init")]
+    value = next((k.value for call in made for k in call.keywords if k.arg == name), None)
+    where = module.owners.get(made[0]) if made else None
+    scopes = list(where.chain()) if where is not None else []
+    own = {bound for scope in scopes for _n, names, _v in scope.bindings for bound in names}
+    own |= {parameter for scope in scopes for parameter in scope.parameters}
+    return value if len(made) == 1 and not names_in(value) & own else None
 
 
 def _dropped(call: ast.Call, **reasons: str) -> Iterator[str]:
@@ -243,7 +247,7 @@ def _lifetime_of_memo(module: Module, decoration: Decoration) -> LifetimeCode | 
         return _stated(module, argument(decoration.call, 1, "ttl"))
     kept = argument(decoration.call, 0, "cache")
     if isinstance(kept, ast.Name):
-        kept = module.values.get(kept.id)
+        kept = settled(module, kept.id)
     if isinstance(kept, ast.Call) and last(path(kept.func)) == "TTLCache":
         return _stated(module, argument(kept, 1, "ttl"))
     return None

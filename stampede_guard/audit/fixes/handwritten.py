@@ -81,6 +81,8 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
         reasons.append("it computes in a thread of the guard: thread-locals of its caller are missing there")
     if lifetime is None:
         reasons.append(f"it has no lifetime: {GUESSED} seconds are a guess")
+    elif not lifetime.sure:
+        reasons.append(f"{lifetime.code} must be a number of seconds, and is asked once")
     said = [f"ttl={lifetime.code if lifetime else GUESSED}", *([unkeyed(left_out)] if left_out else [])]
     said += [own] if own else []
     edits: list[Edit] = [Decorate(Span.of(node), f"{name.code}({', '.join(said)})"), *name.imports]

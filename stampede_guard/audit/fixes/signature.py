@@ -218,6 +218,9 @@ def _keyable_class(module: Module) -> Callable[[str, int], bool]:
         record = _record(module, name)
         if record is None or depth == 0:
             return False
+        bases = [last(path(base)) for base in record.bases if not isinstance(base, ast.Subscript)]
+        if not all(base in _RECORDS | {"str", "int"} or is_known(base, depth - 1) for base in bases):
+            return False
         return all(
             is_closed(module, statement.annotation, is_known, depth - 1)
             for statement in record.body

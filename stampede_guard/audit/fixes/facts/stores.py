@@ -21,11 +21,12 @@ def store_count(function: Function, name: str) -> int:
 def _stores(function: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     for statement in getattr(function, "body", ()):
         for node in ast.walk(statement):
-            for name in _named(node):
+            for name in named(node):
                 yield name, node
 
 
-def _named(node: ast.AST) -> Iterator[str]:
+def named(node: ast.AST) -> Iterator[str]:
+    """The names to which a node itself gives a value, or takes it."""
     match node:
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
             yield name
