@@ -36,6 +36,9 @@ def asks_for_none(module: Module, hit: Violation) -> FixPlan | None:
         text = f"({text})"
     if _stores_nothing(fill):
         raise NoFix("an empty value that stands for a failure would be served for its lifetime")
+    if isinstance(fill.read.call, ast.Call) and isinstance(fill.read.call.func, ast.Attribute):
+        if origin(module, fill.read.call.func.value, fill.function).startswith("dogpile."):
+            raise NoFix("a miss is dogpile's NO_VALUE, and not None: compare with that")
     # No code shows whether an empty list means "none" or "nobody may", so this is never safe.
     reasons = ["a stored 0, '' or [] would be served for its lifetime: check that it is a right answer"]
     if not _misses_with_none(module, fill):
