@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -90,7 +91,7 @@ def _mended(path: str, text: str, finding: Finding) -> LineEdit | None:
 
 def _difference(before: str, after: str) -> LineEdit:
     """The lines between the first and the last changed one."""
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    old, new = _lines(before), _lines(after)
     first = 0
     while first < min(len(old), len(new)) and old[first] == new[first]:
         first += 1
@@ -101,7 +102,12 @@ def _difference(before: str, after: str) -> LineEdit:
 
 
 def _suppression(text: str, finding: Finding) -> Fix:
-    line = text.splitlines(keepends=True)[finding.line - 1]
+    line = _lines(text)[finding.line - 1]
     bare = line.rstrip("\r\n")
     edit = LineEdit(finding.line - 1, finding.line, f"{bare}  # noqa: {finding.code}{line[len(bare) :]}")
     return Fix(f"{finding.code}: suppress on this line", edit, safe=True)
+
+
+def _lines(text: str) -> list[str]:
+    """As Python and editors count them: a form feed or U+2028 ends no line."""
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)

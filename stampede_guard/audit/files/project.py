@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 from stampede_guard.audit.files.discovery import Discovery
@@ -15,12 +16,19 @@ def with_project(files: list[str], paths: list[str]) -> list[str]:
     known = {os.path.realpath(file) for file in files}
     found = list(files)
     for root in sorted({_root(Path(os.path.abspath(path))) for path in paths}):
+        # A text that was never saved has no folder. Of everybody's folders, nobody knows what belongs together.
+        if not root.is_dir() or root in _common_places():
+            continue
         for file in Discovery(include_tests=True).files([str(root)]):
             real = os.path.realpath(file)
             if real not in known:
                 known.add(real)
                 found.append(file)
     return found
+
+
+def _common_places() -> set[Path]:
+    return {Path.home(), *Path.home().parents, Path(tempfile.gettempdir())}
 
 
 def _root(path: Path) -> Path:

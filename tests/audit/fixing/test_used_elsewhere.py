@@ -154,3 +154,15 @@ def test_the_project_of_a_file(tmp_path: Path, marker: str) -> None:
     file = str(tmp_path / "a" / "b" / "c.py")
     found = {Path(path).relative_to(tmp_path).as_posix() for path in with_project([file], [file])}
     assert found == {"a/b/__init__.py", "a/b/c.py", "a/d.py", *(("e.py",) if marker else ())}
+
+
+def test_a_text_that_was_never_saved_has_no_project(tmp_path: Path) -> None:
+    assert with_project([], [str(tmp_path / "nowhere" / "mod.py")]) == []
+
+
+def test_a_home_folder_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "other.py").write_text("")
+    for file in (tmp_path / "mod.py", Path("/mod.py")):
+        assert with_project([str(file)], [str(file)]) == [str(file)]
