@@ -25,9 +25,10 @@ from stampede_guard.audit.files import baseline, changes, suppressions
 from stampede_guard.audit.files.discovery import Discovery, Patterns
 from stampede_guard.audit.files.elsewhere import allowed
 from stampede_guard.audit.files.paths import common_folder, relative
+from stampede_guard.audit.files.project import with_project
 from stampede_guard.audit.files.starters import without_elected
 from stampede_guard.audit.files.uses import counted, once_per_file
-from stampede_guard.audit.finding import CONFIDENCES, plural
+from stampede_guard.audit.finding import CONFIDENCES, plural, printable
 from stampede_guard.audit.reports import FORMATS
 from stampede_guard.audit.reports.explain import explain, listing
 from stampede_guard.audit.reports.guides import guide_lines
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if type(error) is FileNotFoundError and not error.errno
             else str(error)
         )
-        sys.stderr.write(f"audit: {said}\n")
+        sys.stderr.write(f"audit: {printable(said)}\n")
         return MISUSED
     except KeyboardInterrupt:
         return 130
@@ -211,11 +212,13 @@ def _fix(given: argparse.Namespace, config: Config, options: AuditOptions) -> in
     outcome = _found(given, config, options, data)
     how = {"diff": given.diff, "unsafe": given.unsafe_fixes}
     if data is not None:
-        after = fixing.fix_text(outcome, data, relative(given.stdin_filename), **how)
+        path = relative(given.stdin_filename)
+        after = fixing.fix_text(outcome, data, path, with_project([], [path]), **how)
         changed = after != data
     else:
         after = None
-        changed = fixing.fix_files(outcome, list(_discovery(given, config).files(given.paths)), **how) > 0
+        files = with_project(list(_discovery(given, config).files(given.paths)), given.paths)
+        changed = fixing.fix_files(outcome, files, **how) > 0
     for line in guide_lines(outcome.findings):
         sys.stderr.write(f"audit: {line}\n")
     if given.diff:
@@ -268,9 +271,11 @@ def _judge(
     if data is not None:
         if any(patterns.cover(given.stdin_filename) for patterns in _excluded(given, config)):
             return AuditResult()
-        return audit_source(
-            relative(given.stdin_filename), data, replace(options, parse_all=True, cache_dir=None)
-        )
+        path = relative(given.stdin_filename)
+        outcome = audit_source(path, data, replace(options, parse_all=True, cache_dir=None))
+        if given.fix or given.diff:
+            outcome.findings = allowed(outcome.findings, with_project([], [path]))
+        return outcome
     discovery = _discovery(given, config)
     with ProgressBar(shown=sys.stderr.isatty()) as progress:
         outcome = audit(
@@ -278,7 +283,8 @@ def _judge(
         )
     whole = any(os.path.isdir(path) for path in given.paths)
     found = counted(outcome.findings, progress.files, whole=whole)
-    outcome.findings = allowed(without_elected(found, progress.files), progress.files)
+    files = with_project(progress.files, given.paths) if given.fix or given.diff else progress.files
+    outcome.findings = allowed(without_elected(found, progress.files), files)
     outcome.skipped = sorted([*outcome.skipped, *discovery.skipped])
     return outcome
 

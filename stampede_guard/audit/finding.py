@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -12,6 +13,10 @@ FixSafety = Literal["safe", "unsafe"]
 Level = Literal["warning", "information"]
 
 CONFIDENCES: tuple[Confidence, ...] = ("low", "medium", "high")
+# Control characters, separators of lines, marks of direction and of nothing, and halves of characters.
+_OTHERS = "\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff"
+_ACTING = re.compile(f"[\x00-\x1f{_OTHERS}]")
+_ACTING_IN_LINES = re.compile(f"[\x00-\x09\x0b\x0c\x0e-\x1f{_OTHERS}]")
 # Fields for the audit itself, which no report shows.
 _INTERNAL = frozenset(("private", "key", "otherwise", "defines"))
 
@@ -78,6 +83,18 @@ class SkippedFile:
 
 def confident(finding: Finding, least: Confidence) -> bool:
     return CONFIDENCES.index(finding.confidence) >= CONFIDENCES.index(least)
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """The text for a terminal or a log: what would move the cursor, forge a line or turn the text round is shown by its
+    number. `lines`: line ends stay.
+    """
+    return (_ACTING_IN_LINES if lines else _ACTING).sub(_numbered, text)
+
+
+def _numbered(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
 
 
 def plural(count: int, noun: str) -> str:

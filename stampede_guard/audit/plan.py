@@ -43,6 +43,14 @@ class Tell:
 
 
 @dataclass(frozen=True)
+class Wrap:
+    """Passes an expression, which another edit may change, to a function."""
+
+    at: Span
+    function: str
+
+
+@dataclass(frozen=True)
 class Delete:
     """Removes a statement; comments before it stay."""
 
@@ -103,7 +111,7 @@ class Import:
     name: str
 
 
-Edit = Replace | Tell | Delete | Unwrap | Decorate | Lower | Iterate | Enclose | Import
+Edit = Replace | Tell | Wrap | Delete | Unwrap | Decorate | Lower | Iterate | Enclose | Import
 
 
 class NoFix(Exception):

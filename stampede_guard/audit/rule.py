@@ -86,6 +86,8 @@ class Rule:
             plan = self.fix(module, hit)
         except NoFix as reason:
             return None, str(reason)
+        except Exception as error:  # a bug in a fix does not hide the finding
+            return None, f"the fix failed: {error!r}"
         if plan is None:
             return None, f"the code has not the form that the fix knows: `stampede-guard explain {self.code}`"
         lost = lost_comment(module.source, module.memo, plan)

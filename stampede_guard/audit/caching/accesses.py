@@ -116,8 +116,19 @@ def _key_and_value(call: ast.Call, name: str, what: str) -> tuple[tuple[ast.expr
         field = argument(call, 1, "field", "key")
         value = argument(call, 2, "value")
         return ((key,), mapping) if mapping is not None else (((key, field) if field else (key,)), value)
+    if _is_of_a_document(call):
+        return (key,), argument(call, 2, "obj", "value")
     value = argument(call, 1, "value", "val", "data", "v", "obj", "item", "payload", "result", "content")
     return (key,), value if value is not None else _under_another_keyword(call, key)
+
+
+def _is_of_a_document(call: ast.Call) -> bool:
+    """RedisJSON, `redis.json().set(key, "$", value)`: the second argument is a place in the document."""
+    return (
+        isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Call)
+        and last(path(call.func.value.func)) == "json"
+    )
 
 
 def _under_another_keyword(call: ast.Call, key: ast.expr) -> ast.expr | None:

@@ -16,6 +16,8 @@ _CACHE_ORIGIN = re.compile(
     r"(?:^|[.\[(])(?:\w*redis\w*|\w*cache\w*|\w*memcached?\w*|valkey|glide|coredis)(?:$|[.\[(])",
     re.IGNORECASE,
 )
+# `make_region().configure(...)`: no name behind the import says that it is a cache.
+_CACHE_LIBRARY = re.compile(r"^dogpile\.cache\b")
 _OTHER_ORIGIN = re.compile(
     r"ContextVar|contextvars|requests\.|httpx|aiohttp|sqlalchemy|Session\b|session(?:maker|_factory)?\b|os\.environ"
     r"|configparser|Queue|Event\(|QSettings|Cookie"
@@ -76,7 +78,7 @@ def _kind(module: Module, node: ast.expr, function: Function | None) -> Kind:
         return "no"
     if is_cachy(name):
         return "cache"
-    if made and _CACHE_ORIGIN.search(_without_package(made)):
+    if made and (_CACHE_LIBRARY.search(made) or _CACHE_ORIGIN.search(_without_package(made))):
         return "cache"
     if "super()" in dotted:
         return "no"

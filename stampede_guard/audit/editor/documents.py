@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -10,6 +11,7 @@ from pathlib import Path
 from stampede_guard.audit.config import Config, load, selected
 from stampede_guard.audit.engine import AuditOptions, audit_source
 from stampede_guard.audit.files.paths import relative
+from stampede_guard.audit.files.project import with_project
 from stampede_guard.audit.finding import Finding
 from stampede_guard.audit.fixing import mended
 from stampede_guard.audit.reports.guides import page
@@ -83,13 +85,13 @@ def fixes(path: str, text: str, finding: Finding) -> list[Fix]:
 
 
 def _mended(path: str, text: str, finding: Finding) -> LineEdit | None:
-    after = mended(relative(path), text, {(finding.code, finding.function)})
+    after = mended(relative(path), text, {(finding.code, finding.function)}, with_project([], [path]))
     return _difference(text, after) if after is not None and after != text else None
 
 
 def _difference(before: str, after: str) -> LineEdit:
     """The lines between the first and the last changed one."""
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    old, new = _lines(before), _lines(after)
     first = 0
     while first < min(len(old), len(new)) and old[first] == new[first]:
         first += 1
@@ -100,7 +102,12 @@ def _difference(before: str, after: str) -> LineEdit:
 
 
 def _suppression(text: str, finding: Finding) -> Fix:
-    line = text.splitlines(keepends=True)[finding.line - 1]
+    line = _lines(text)[finding.line - 1]
     bare = line.rstrip("\r\n")
     edit = LineEdit(finding.line - 1, finding.line, f"{bare}  # noqa: {finding.code}{line[len(bare) :]}")
     return Fix(f"{finding.code}: suppress on this line", edit, safe=True)
+
+
+def _lines(text: str) -> list[str]:
+    """As Python and editors count them: a form feed or U+2028 ends no line."""
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)

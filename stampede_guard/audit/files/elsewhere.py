@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from dataclasses import replace
 from pathlib import Path
 
-from stampede_guard.audit.files.reading import Unreadable, read
+from stampede_guard.audit.files.reading import Unreadable, decode, read
 from stampede_guard.audit.finding import Finding
+from stampede_guard.audit.source.newer import parse
 
 
 def allowed(findings: list[Finding], files: list[str]) -> list[Finding]:
@@ -83,19 +85,47 @@ def _used_elsewhere(path: str, name: str, files: list[str]) -> bool:
 
 
 def needed_elsewhere(path: str, name: str, files: list[str]) -> bool:
-    """Whether another file imports the name from this one. The names of a package are always for other files."""
+    """Whether another file takes the name from this one, or may do so. The names of a package are always for others."""
     stem = Path(path).stem
     if stem == "__init__":
         return True
-    pattern = re.compile(
-        rf"from\s+[\w.]*\b{re.escape(stem)}\s+import\s+(?:\([^)]*\b{re.escape(name)}\b|[^\n(]*\b{re.escape(name)}\b)".encode()
-    )
+    words = [
+        re.compile(rf"\b{re.escape(stem)}\b".encode()),
+        re.compile(rf"\*|\b{re.escape(name)}\b".encode()),
+    ]
     for other in files:
         if os.path.realpath(other) != os.path.realpath(path):
             try:
                 data = read(other)
             except Unreadable:
                 continue
-            if stem.encode() in data and pattern.search(data):
+            if all(word.search(data) for word in words) and _takes(data, stem, name):
                 return True
     return False
+
+
+def _takes(data: bytes, stem: str, name: str) -> bool:
+    """Whether a file imports a name from a module, or reads it from the module. True if the file is no Python."""
+    try:
+        nodes = list(ast.walk(parse(decode(data))))
+    except (Unreadable, SyntaxError, ValueError, RecursionError, MemoryError):
+        return re.search(rf"\b{re.escape(name)}\b".encode(), data) is not None
+    whole = False  # whether the file has the module itself
+    for node in nodes:
+        match node:
+            case ast.ImportFrom(module=module, names=names):
+                taken = {alias.name for alias in names}
+                if (module or "").rpartition(".")[2] == stem and taken & {name, "*"}:
+                    return True
+                whole = whole or stem in taken
+            case ast.Import(names=names):
+                whole = whole or any(alias.name.rpartition(".")[2] == stem for alias in names)
+            case ast.Constant(value=str(text)) if stem in text:
+                if re.search(rf"\b{re.escape(stem)}[.:]{re.escape(name)}\b", text):
+                    return True
+                whole = whole or (b"import_module" in data and text.rpartition(".")[2] == stem)
+    return whole and any(
+        (isinstance(node, ast.Attribute) and node.attr == name)
+        or (isinstance(node, ast.Constant) and node.value == name)
+        for node in nodes
+    )

@@ -16,9 +16,9 @@ from stampede_guard.audit.caching.locks import locks_of
 from stampede_guard.audit.caching.tables import TABLE
 from stampede_guard.audit.files.comments import lost_comment
 from stampede_guard.audit.fixes import naming
+from stampede_guard.audit.fixes.facts.repeats import is_pure, may_repeat
+from stampede_guard.audit.fixes.facts.texts import source
 from stampede_guard.audit.fixes.ownkeys import refuse_of_one_request
-from stampede_guard.audit.fixes.repeats import is_pure, may_repeat
-from stampede_guard.audit.fixes.texts import source
 from stampede_guard.audit.plan import Enclose, FixPlan, NoFix, Span
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.handed import handed

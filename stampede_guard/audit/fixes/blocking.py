@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
+from stampede_guard.audit.fixes.facts.texts import arguments, dedented
 from stampede_guard.audit.fixes.naming import means_module
-from stampede_guard.audit.fixes.texts import arguments, dedented
 from stampede_guard.audit.plan import FixPlan, Import, Replace, Span
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.model import Function, Module, argument

@@ -1,6 +1,4 @@
-"""Another library's cache decorator becomes `@locked_cache(ttl=...)`: SG101, SG102, SG103, SG107. It moves below the
-route's: SG109.
-"""
+"""Another library's cache decorator becomes `@locked_cache(ttl=...)`: SG101, SG102, SG103, SG107."""
 
 from __future__ import annotations
 
@@ -11,18 +9,22 @@ from dataclasses import dataclass, field
 from stampede_guard.audit.caching.reexported import is_reexported
 from stampede_guard.audit.fixes import naming
 from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, seconds
+from stampede_guard.audit.fixes.facts.constants import settled
+from stampede_guard.audit.fixes.facts.removals import refuse_removed
 from stampede_guard.audit.fixes.signature import judge, may_be_none
-from stampede_guard.audit.plan import FixPlan, Lower, NoFix, Replace, Span
+from stampede_guard.audit.plan import FixPlan, NoFix, Replace, Span
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.decorations import Decoration, decorations
 from stampede_guard.audit.source.model import Module, argument
-from stampede_guard.audit.source.routes import is_route, only_reads, registers, routes
-from stampede_guard.audit.source.words import last, path
+from stampede_guard.audit.source.routes import is_route, only_reads, routes
+from stampede_guard.audit.source.words import last, names_in, path
 
 # Attributes that old decorators add to a function.
 _FACE = frozenset(
     "cache_clear cache_info cache_parameters cache cache_key cache_lock invalidate refresh".split()
 )
+# Arguments that old decorators take out of a call.
+_ASKED = ("cache_read", "cache_write", "aiocache_wait_for_write")
 _NOT_NONE = "should_cache=lambda value: value is not None"
 
 
@@ -52,9 +54,9 @@ def fastapi_cache(module: Module, hit: Violation) -> FixPlan | None:
         key_builder="the key builder is removed: every parameter is in the key",
         namespace="the namespace is removed: code that clears it would not reach these values",
     )  # fmt: skip
-    if len(decoration.call.args) > 1 or any("FastAPICache.clear" in path(call.func) for call in module.calls):
+    if len(decoration.call.args) > 1:
         given.reasons.append("code that clears the old cache would not reach these values")
-    return _replaced(module, decoration, given)
+    return _replaced(module, decoration, given, "fastapi_cache")
 
 
 def aiocache(module: Module, hit: Violation) -> FixPlan | None:
@@ -90,7 +92,7 @@ def aiocache(module: Module, hit: Violation) -> FixPlan | None:
         key_builder="the key builder is removed: every parameter is in the key",
         namespace="the namespace is removed: code that clears it would not reach these values",
     )  # fmt: skip
-    return _replaced(module, decoration, given)
+    return _replaced(module, decoration, given, "aiocache")
 
 
 def cashews(module: Module, hit: Violation) -> FixPlan | None:
@@ -110,7 +112,7 @@ def cashews(module: Module, hit: Violation) -> FixPlan | None:
         prefix="the prefix is removed: code that clears it would not reach these values",
         upper="`upper` is removed: use should_cache= to decide what is stored",
     )  # fmt: skip
-    return _replaced(module, decoration, given)
+    return _replaced(module, decoration, given, "cashews")
 
 
 def _refuse_reexported(module: Module, decoration: Decoration | None) -> None:
@@ -128,12 +130,13 @@ def memo_on_coroutine(module: Module, hit: Violation) -> FixPlan | None:
 # ------------------------------------------------------------------------------------------------------ common
 
 
-def _replaced(module: Module, decoration: Decoration, given: _Arguments) -> FixPlan | None:
+def _replaced(module: Module, decoration: Decoration, given: _Arguments, package: str = "") -> FixPlan | None:
     function, node = decoration.function, decoration.node
     if not _stands_right(decoration):
         raise NoFix("the decorator is above the route, wrapped, or has unpacked arguments")
     if _is_asked_for_more(module, decoration):
         raise NoFix("the file uses what only the old decorator adds to the function, such as cache_clear()")
+    removed = refuse_removed(module, package, node) if package else ""
     name = naming.locked_cache(module, function.node)
     verdict = judge(module, function, is_route=bool(routes(function.node)))
     if not verdict.possible:
@@ -146,7 +149,7 @@ def _replaced(module: Module, decoration: Decoration, given: _Arguments) -> FixP
             raise NoFix(
                 f"{', '.join(verdict.unkeyed)} may be part of what {builder}= builds, and would become unkeyed"
             )
-    reasons = [*given.reasons, *verdict.of_parameters, *verdict.reasons]
+    reasons = [*given.reasons, *verdict.of_parameters, *verdict.reasons, *([removed] if removed else [])]
     if given.ttl is None:
         reasons.append(f"it has no lifetime: {GUESSED} seconds are a guess")
     elif not given.ttl.sure:
@@ -187,16 +190,14 @@ def _is_asked_for_more(module: Module, decoration: Decoration) -> bool:
     """`rates.cache_clear()`, `rates(cache_read=False)`: features of the old decorator only."""
     name = decoration.function.name
     for call in module.calls:
+        # Also `partial(rates, cache_read=False)`, and calls under another name.
+        if any((keyword.arg or "").endswith(_ASKED) for keyword in call.keywords):
+            return True
         match call.func:
             case ast.Attribute(value=ast.Name(id=owner), attr=attr) if owner == name and attr in _FACE:
                 return True
             case ast.Attribute(value=ast.Attribute(value=ast.Name(id=owner), attr="cache")) if owner == name:
                 return True
-            case ast.Name(id=called) if called == name:
-                if any(
-                    (keyword.arg or "").endswith(("cache_read", "cache_write")) for keyword in call.keywords
-                ):
-                    return True
             case _:
                 pass
     return False
@@ -207,11 +208,14 @@ def _stated(module: Module, node: ast.expr | None) -> LifetimeCode | None:
 
 
 def _initial(module: Module, name: str) -> ast.expr | None:
-    """The default from `FastAPICache.init(...)`, if this file has the call."""
-    for call in module.calls:
-        if path(call.func).endswith("FastAPICache.init"):
-            return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
-    return None
+    """The default from `FastAPICache.init(...)`, if this file has one such call, and its value is known here."""
+    made = [call for call in module.calls if path(call.func).endswith("FastAPICache.init")]
+    value = next((k.value for call in made for k in call.keywords if k.arg == name), None)
+    where = module.owners.get(made[0]) if made else None
+    scopes = list(where.chain()) if where is not None else []
+    own = {bound for scope in scopes for _n, names, _v in scope.bindings for bound in names}
+    own |= {parameter for scope in scopes for parameter in scope.parameters}
+    return value if len(made) == 1 and not names_in(value) & own else None
 
 
 def _dropped(call: ast.Call, **reasons: str) -> Iterator[str]:
@@ -243,27 +247,7 @@ def _lifetime_of_memo(module: Module, decoration: Decoration) -> LifetimeCode | 
         return _stated(module, argument(decoration.call, 1, "ttl"))
     kept = argument(decoration.call, 0, "cache")
     if isinstance(kept, ast.Name):
-        kept = module.values.get(kept.id)
+        kept = settled(module, kept.id)
     if isinstance(kept, ast.Call) and last(path(kept.func)) == "TTLCache":
         return _stated(module, argument(kept, 1, "ttl"))
     return None
-
-
-def below_the_route(module: Module, hit: Violation) -> FixPlan | None:
-    """Safe for `locked_cache`, because every parameter is in its key. For other caches, the reader must check the
-    key.
-    """
-    node = hit.node
-    assert isinstance(node, ast.expr)
-    function = next((f.node for f in module.functions if node in f.node.decorator_list), None)
-    if function is None:
-        return None
-    reasons = []
-    if last(path(node.func if isinstance(node, ast.Call) else node)) != "locked_cache":
-        reasons.append("the cache starts to work: check that its key distinguishes callers")
-    if any(map(registers, function.decorator_list)):
-        reasons.append("a template calls it: check that no argument is a request or the template's context")
-    if not all(only_reads(route) for route in routes(function)):
-        reasons.append("the route is not for GET only: a cached response would skip the action")
-    lowest = [one for one in function.decorator_list if is_route(one) or registers(one)][-1]
-    return FixPlan(edits=(Lower(Span.of(node), Span.of(lowest)),), reasons=tuple(reasons))

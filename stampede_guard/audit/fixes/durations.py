@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 
+from stampede_guard.audit.fixes.facts.constants import settled
 from stampede_guard.audit.source.model import Module, argument
 from stampede_guard.audit.source.words import path
 
@@ -40,11 +41,11 @@ def seconds(module: Module, node: ast.expr) -> LifetimeCode | None:
             return LifetimeCode(_source(module, node), all(part is not None and part.sure for part in parts))
         case ast.Call(func=func) if module.resolve(func) == "datetime.timedelta":
             return _of_delta(module, node)
-        case ast.Name(id=name) if name in module.values:
-            known = seconds(module, module.values[name])
+        case ast.Name(id=name) if (stated := settled(module, name)) is not None:
+            known = seconds(module, stated)
             if known is None:
                 return None
-            return LifetimeCode(_in_seconds(module, module.values[name], name), known.sure)
+            return LifetimeCode(_in_seconds(module, stated, name), known.sure)
         case ast.Name() | ast.Attribute() if path(node):
             return LifetimeCode(_source(module, node), sure=False)
         case ast.Call(func=ast.Attribute(value=ast.Call(func=made), attr="total_seconds"), args=[]):

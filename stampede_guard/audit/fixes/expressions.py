@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from stampede_guard.audit.caching.fills import Fill, fills
-from stampede_guard.audit.fixes.texts import source
-from stampede_guard.audit.plan import Edit, FixPlan, Iterate, NoFix, Replace, Span, Tell
+from stampede_guard.audit.fixes.facts.texts import source
+from stampede_guard.audit.plan import Edit, FixPlan, Iterate, NoFix, Replace, Span, Tell, Wrap
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.model import Module
 from stampede_guard.audit.source.origins import origin
@@ -16,6 +17,9 @@ LEASE = 60  # seconds; a guess, and the fix says so
 # Clients whose `get` returns None for a miss, and only for a miss. Redis clients are left out: they return bytes, and
 # a decoder may stand between.
 _NONE_IS_A_MISS = ("django.core.cache", "aiocache", "cashews", "diskcache")
+
+_AT_ONCE = re.compile(r"^(?:redis|valkey|fakeredis|django_redis)\.")
+_LATER = re.compile(r"async|aio|pipe")
 
 
 def asks_for_none(module: Module, hit: Violation) -> FixPlan | None:
@@ -32,6 +36,9 @@ def asks_for_none(module: Module, hit: Violation) -> FixPlan | None:
         text = f"({text})"
     if _stores_nothing(fill):
         raise NoFix("an empty value that stands for a failure would be served for its lifetime")
+    if isinstance(fill.read.call, ast.Call) and isinstance(fill.read.call.func, ast.Attribute):
+        if origin(module, fill.read.call.func.value, fill.function).startswith("dogpile."):
+            raise NoFix("a miss is dogpile's NO_VALUE, and not None: compare with that")
     # No code shows whether an empty list means "none" or "nobody may", so this is never safe.
     reasons = ["a stored 0, '' or [] would be served for its lifetime: check that it is a right answer"]
     if not _misses_with_none(module, fill):
@@ -87,10 +94,51 @@ def expiring_lock(module: Module, hit: Violation) -> FixPlan | None:
     added = {"set": f"ex={LEASE}", "setnx": f"nx=True, ex={LEASE}"}.get(call.func.attr)
     if added is None:
         return None
+    edits: tuple[Edit, ...] = (Tell(Span.of(call), added, "set"),)
+    if call.func.attr == "setnx":
+        edits += _with_its_answer(module, call)
     return FixPlan(
-        edits=(Tell(Span.of(call), added, "set"),),
+        edits=edits,
         reasons=(f"{LEASE} seconds are a guess: a holder that takes longer loses the lock to another",),
     )
+
+
+def _with_its_answer(module: Module, call: ast.Call) -> tuple[Edit, ...]:
+    """`setnx` answers False where `set(nx=True)` answers None. Only a plain test cannot tell them apart."""
+    parent = module.parents.get(call)
+    whole = parent if isinstance(parent, ast.Await) else call
+    around = module.parents.get(whole)
+    if isinstance(around, ast.Expr) or _is_a_test(module, whole):
+        return ()
+    if whole is call and not _answers_at_once(module, call):
+        raise NoFix("setnx answers False where set(nx=True) answers None, and its answer may be a coroutine")
+    return (Wrap(Span.of(whole), "bool"),)
+
+
+def _is_a_test(module: Module, node: ast.expr) -> bool:
+    """`if x:`, `not x`, `bool(x)`, `if a and x:`."""
+    match around := module.parents.get(node):
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
+            return test is node
+        case ast.UnaryOp(op=ast.Not()) | ast.Call(func=ast.Name(id="bool")):
+            return True
+        case ast.BoolOp():
+            return _is_a_test(module, around)
+        case _:
+            return False
+
+
+def _answers_at_once(module: Module, call: ast.Call) -> bool:
+    """Whether the call gives its answer, not a coroutine or a pipeline."""
+    assert isinstance(call.func, ast.Attribute)
+    function, around = module.owners.get(call), module.parents.get(call)
+    if isinstance(around, ast.Attribute):
+        return False
+    made = origin(module, call.func.value, function).lower()
+    if _AT_ONCE.search(made):
+        return not _LATER.search(made)
+    asked = isinstance(around, ast.Compare | ast.Match)
+    return asked and not made and (function is None or not function.is_async)
 
 
 def scan(module: Module, hit: Violation) -> FixPlan | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from stampede_guard.audit.fixes.texts import arguments, dedented, source
+from stampede_guard.audit.fixes.facts.texts import arguments, dedented, source
 from stampede_guard.audit.plan import Delete, FixPlan, Replace, Span
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.model import Module, keyword_names

@@ -1,21 +1,22 @@
 """Get, compute, set by hand becomes `@locked_cache` over the computation alone: SG201, and SG203 for a decorator.
 
 Only functions that consist of these steps and nothing else are rewritten: a get into a name, a test of it, the
-computation, one set, one return. The key must consist of constants and unchanged parameters. Parameters that are
-not in the key become `unkeyed`. This is never safe: other code may read, delete or list those keys.
+computation, one set, one return. If the key consists of plain text and unchanged parameters, other parameters become
+`unkeyed`; otherwise the key stays. This is never safe: other code may read, delete or list those keys.
 """
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from stampede_guard.audit.caching.fills import Fill, accesses_of, fills
 from stampede_guard.audit.fixes import naming, ownkeys
 from stampede_guard.audit.fixes.decorators import unkeyed
 from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, stored_for
+from stampede_guard.audit.fixes.facts.removals import refuse_used
+from stampede_guard.audit.fixes.facts.repeats import is_harmless, is_plain, is_pure, may_repeat
+from stampede_guard.audit.fixes.facts.steps import Steps, bare, bound_by, steps_of, without_docstring
 from stampede_guard.audit.fixes.ownkeys import is_query, keyed_parameters, own_key, said_in
-from stampede_guard.audit.fixes.repeats import is_harmless, is_plain, is_pure, may_repeat
 from stampede_guard.audit.fixes.signature import is_closed, judge
 from stampede_guard.audit.plan import Decorate, Delete, Edit, FixPlan, NoFix, Replace, Span, Unwrap
 from stampede_guard.audit.rule import Violation
@@ -28,7 +29,6 @@ _WIRE = frozenset(
     "loads dumps json packb unpackb model_validate_json model_dump_json model_validate model_dump decode encode "
     "int float str bool dict list".split()
 )
-_REMOVES = frozenset("delete adelete unlink delete_many delete_pattern expire touch incr decr".split())
 _ACTS = (
     ast.Raise,
     ast.Assert,
@@ -42,26 +42,13 @@ _ACTS = (
 )
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """The statements of such a function. `cached` is the name that holds the result of the get."""
-
-    before: tuple[ast.stmt, ...]
-    read: ast.stmt | None
-    test: ast.If
-    write: ast.Expr
-    rest: tuple[ast.stmt, ...]
-    hit_first: bool
-    cached: str
-
-
 def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
     fill = _fill(module, hit)
     if fill is None:
         raise NoFix("the function has more than one get with a set, or only asks whether the key exists")
     ownkeys.refuse_cache(module, fill.function, fill.read.receiver)
     _refuse_disturbed(module, fill)
-    steps = _steps(fill)
+    steps = steps_of(fill)
     if steps is None:
         raise NoFix("the function does more than get, test, compute, set and return")
     _refuse_skipped(fill, steps)
@@ -75,7 +62,7 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
         raise NoFix("the key is a parameter: other files choose it, and may delete it")
     if _calls_a_parameter(fill):
         raise NoFix("it computes what its argument says: it is itself the cache")
-    keyed = keyed_parameters(module, fill) if fill.function.cls is None else None
+    keyed = keyed_parameters(fill) if fill.function.cls is None else None
     own, replaced = ("", set[str]()) if keyed is not None else _own_key(module, fill)
     left_out = [a.arg for a in fill.function.arguments if keyed is not None and a.arg not in keyed]
     route = any(map(is_route, node.decorator_list))
@@ -94,6 +81,8 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
         reasons.append("it computes in a thread of the guard: thread-locals of its caller are missing there")
     if lifetime is None:
         reasons.append(f"it has no lifetime: {GUESSED} seconds are a guess")
+    elif not lifetime.sure:
+        reasons.append(f"{lifetime.code} must be a number of seconds, and is asked once")
     said = [f"ttl={lifetime.code if lifetime else GUESSED}", *([unkeyed(left_out)] if left_out else [])]
     said += [own] if own else []
     edits: list[Edit] = [Decorate(Span.of(node), f"{name.code}({', '.join(said)})"), *name.imports]
@@ -103,7 +92,7 @@ def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
     return FixPlan(edits=tuple(edits), reasons=tuple(reasons), key=_said(fill))
 
 
-def _refuse_skipped(fill: Fill, steps: _Steps) -> None:
+def _refuse_skipped(fill: Fill, steps: Steps) -> None:
     """On a hit, a decorator runs nothing of the function: no check of permissions either."""
     asks = [steps.test.test, *(s.value for s in (steps.read,) if isinstance(s, ast.Assign | ast.AnnAssign))]
     if not all(
@@ -117,7 +106,7 @@ def _looks_up(statement: ast.stmt) -> bool:
     return any(isinstance(node, ast.Subscript) for node in ast.walk(getattr(statement, "value", statement)))
 
 
-def _serves_no_empty_value(steps: _Steps) -> bool:
+def _serves_no_empty_value(steps: Steps) -> bool:
     """`if cached: return cached`. Text of a value is never empty: `if cached: return json.loads(cached)`."""
     test = steps.test.test
     if isinstance(test, ast.UnaryOp):
@@ -153,135 +142,19 @@ def _calls_a_parameter(fill: Fill) -> bool:
 
 
 def _refuse_disturbed(module: Module, fill: Fill) -> None:
-    """There must be one get and one set, and no other line of the file may remove such keys."""
+    """There must be one get and one set, and no other line of the file may use such keys."""
     if len(accesses_of(module, fill.function)) != 2:
         raise NoFix("the function has more than one get and one set")
-    if any(
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr in _REMOVES
-        and path(call.func.value) == fill.read.receiver
-        for call in module.calls
-    ):
-        raise NoFix("the same file deletes, expires or counts keys of that client")
+    refuse_used(module, fill, _said(fill))
 
 
-# -------------------------------------------------------------------------------------------------------- shape
-
-
-def _steps(fill: Fill) -> _Steps | None:
-    body = _without_docstring(fill.function.node.body)
-    at = next((place for place, statement in enumerate(body) if isinstance(statement, ast.If)), None)
-    if at is None:
-        return None
-    test = body[at]
-    assert isinstance(test, ast.If)
-    cached, negated = _tested(test.test)
-    read = next((s for s in body[:at] if inside(fill.read.call, s)), None)
-    if cached is None or test.orelse or not _gets(read, test, cached, fill):
-        return None
-    before, after = (*body[:at],), body[at + 1 :]
-    if any(not isinstance(s, ast.Assign) for s in body[:at] if s is not read):
-        return None
-    if not negated:
-        write = _write(after, fill)
-        right = write is not None and _answers(test.body, cached) and _ends(after, fill)
-        return _Steps(before, read, test, write, (), True, cached) if right and write is not None else None
-    write = _write(test.body, fill)
-    if write is None:
-        return None
-    if isinstance(test.body[-1], ast.Return):
-        right = _ends(test.body, fill) and _answers(after, cached)
-        return _Steps(before, read, test, write, tuple(after), False, cached) if right else None
-    if any(isinstance(n, ast.Return) for s in test.body for n in ast.walk(s)):
-        return None  # this answer was not stored
-    binds = any(cached in _bound(s) for s in test.body)
-    returned = len(after) == 1 and isinstance(after[0], ast.Return) and isinstance(after[0].value, ast.Name)
-    if binds and returned and names_in(after[0]) == {cached} and cached in names_in(fill.write.value):
-        return _Steps(before, read, test, write, (), False, cached)
-    return None
-
-
-def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    first = body[0]
-    is_doc = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    return body[1:] if is_doc else body
-
-
-def _tested(test: ast.expr) -> tuple[str | None, bool]:
-    """The tested name, and whether the branch is taken on a miss."""
-    match test:
-        case ast.Name(id=name):
-            return name, False
-        case ast.NamedExpr(target=ast.Name(id=name)):
-            return name, False
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _tested(operand)[0], True
-        case ast.Compare(left=left, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=None)]):
-            return _tested(left)[0], True
-        case ast.Compare(left=left, ops=[ast.IsNot() | ast.NotEq()], comparators=[ast.Constant(value=None)]):
-            return _tested(left)[0], False
-        case _:
-            return None, False
-
-
-def _gets(read: ast.stmt | None, test: ast.If, cached: str, fill: Fill) -> bool:
-    """`cached = await redis.get(key)`, before the test or in it."""
-    if read is None:
-        named = [n for n in ast.walk(test.test) if isinstance(n, ast.NamedExpr)]
-        return len(named) == 1 and _bare(named[0].value) is fill.read.call
-    match read:
-        case ast.Assign(targets=[ast.Name(id=name)], value=value):
-            return name == cached and _bare(value) is fill.read.call
-        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-            return name == cached and _bare(value) is fill.read.call
-        case _:
-            return False
-
-
-def _write(statements: list[ast.stmt], fill: Fill) -> ast.Expr | None:
-    found = [s for s in statements if isinstance(s, ast.Expr) and _bare(s.value) is fill.write.call]
-    return found[0] if len(found) == 1 else None
-
-
-def _answers(statements: list[ast.stmt], cached: str) -> bool:
-    """Whether it only returns the cached value, decoded or as it is."""
-    if len(statements) != 1 or not isinstance(statements[0], ast.Return) or statements[0].value is None:
-        return False
-    value = statements[0].value
-    calls = [n for n in ast.walk(value) if isinstance(n, ast.Call)]
-    no_await = not any(isinstance(n, ast.Await) for n in ast.walk(value))
-    return cached in names_in(value) and no_await and all(last(path(c.func)) in _WIRE for c in calls)
-
-
-def _ends(statements: list[ast.stmt], fill: Fill) -> bool:
-    """Whether the last statement returns the stored value, and there is no other return."""
-    final = statements[-1] if statements else None
-    if not isinstance(final, ast.Return) or final.value is None:
-        return False
-    exits = [n for s in statements for n in ast.walk(s) if isinstance(n, ast.Return)]
-    if len(exits) != 1 or not isinstance(final.value, ast.Name):
-        return False
-    stored = names_in(fill.write.value)
-    sources = {n for _s, names, v in fill.function.bindings if set(names) & stored for n in names_in(v)}
-    return final.value.id in stored | sources
-
-
-def _bound(statement: ast.stmt) -> set[str]:
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return {name for target in targets for name in names_in(target)}
-
-
-def _bare(value: ast.expr) -> ast.expr:
-    return value.value if isinstance(value, ast.Await) else value
-
-
-def _gone(fill: Fill, steps: _Steps, replaced: set[str]) -> list[ast.stmt]:
+def _gone(fill: Fill, steps: Steps, replaced: set[str]) -> list[ast.stmt]:
     """Statements that only the cache needed: get, set, the return on a hit, and names that nothing else uses."""
     gone: list[ast.stmt] = [s for s in (steps.read, steps.write, *steps.rest) if s is not None]
     gone += [steps.test] if steps.hit_first else []
     body = [s for s in ast.walk(fill.function.node) if isinstance(s, ast.Assign)]
     for statement in body:
-        names = _bound(statement)
+        names = bound_by([statement])
         users = [n for n in ast.walk(fill.function.node) if isinstance(n, ast.Name) and n.id in names]
         loads = [n for n in users if isinstance(n.ctx, ast.Load)]
         only_here = loads and all(any(inside(n, g) for g in gone) for n in loads)
@@ -310,9 +183,10 @@ def of_the_definition(module: Module, hit: Violation) -> FixPlan | None:
     if fill is None or fill.decorator is None or fill.function.outer is None:
         raise NoFix("its wrapper has more than one get with a set, or only asks whether the key exists")
     ownkeys.refuse_of_one_request(fill.read.receiver)
+    refuse_used(module, fill, _said(fill))
     wrapper, outer = fill.function, fill.function.outer
-    steps = _steps(fill)
-    body = _without_docstring(outer.node.body)
+    steps = steps_of(fill)
+    body = without_docstring(outer.node.body)
     name = naming.locked_cache(module, fill.decorator.node)
     if steps is None:
         raise NoFix("its wrapper does more than get, test, compute, set and return")
@@ -333,9 +207,10 @@ def of_the_definition(module: Module, hit: Violation) -> FixPlan | None:
     lifetime = stored_for(module, fill.write.call)
     ttl = lifetime.code if lifetime is not None else str(GUESSED)
     used = _parameters_used(fill, outer.parameters) - {ttl}
+    used |= ownkeys.parts_from_elsewhere(fill, wrapper.parameters | {decorated}) - outer.parameters
     if used:
         raise NoFix(
-            f"the decorator's own {', '.join(sorted(used))} would have no effect: parts of its key would be lost"
+            f"{', '.join(sorted(used))} would have no effect: parts of the decorator's key would be lost"
         )
     edits: tuple[Edit, ...] = (
         Delete(Span.of(wrapper.node)),
@@ -349,7 +224,7 @@ def of_the_definition(module: Module, hit: Violation) -> FixPlan | None:
     return FixPlan(edits=edits, reasons=tuple(reasons), key=_said(fill))
 
 
-def _refuse_lost(fill: Fill, steps: _Steps, decorated: str) -> None:
+def _refuse_lost(fill: Fill, steps: Steps, decorated: str) -> None:
     """The whole wrapper goes, so it may do nothing but to cache."""
     _refuse_skipped(fill, steps)
     wrapper, write = fill.function.node, fill.write.call
@@ -370,10 +245,10 @@ def _refuse_lost(fill: Fill, steps: _Steps, decorated: str) -> None:
         raise NoFix("its wrapper does more than to cache, and all of it would go")
 
 
-def _passes_on(fill: Fill, steps: _Steps, decorated: str) -> bool:
+def _passes_on(fill: Fill, steps: Steps, decorated: str) -> bool:
     """Whether the decorated function gets the wrapper's own arguments, and callers get its result, unchanged."""
     bound = [
-        (name, _bare(value))
+        (name, bare(value))
         for node, names, value in fill.function.bindings
         if node is not steps.read
         for name in names

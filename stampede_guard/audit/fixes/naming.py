@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from stampede_guard.audit.fixes.facts.constants import settled, settled_imports
 from stampede_guard.audit.plan import Import
 from stampede_guard.audit.source.model import FunctionNode, Module
 
@@ -23,11 +24,9 @@ def locked_cache(module: Module, function: FunctionNode) -> Name | None:
     guard = _guard_above(module, function)
     if guard is not None:
         return Name(f"{guard}.{_NAME}")
-    for bound, meant in module.imports.items():
-        if meant == f"{_PACKAGE}.{_NAME}":
-            return Name(bound, (Import(_PACKAGE, _NAME),) if bound == _NAME else ())
-        if meant == _PACKAGE:
-            return Name(f"{bound}.{_NAME}")
+    known = _imported(module, _NAME, before=_first_line(function))
+    if known is not None:
+        return known
     if _is_taken(module):
         return None
     return Name(_NAME, (Import(_PACKAGE, _NAME),))
@@ -35,13 +34,11 @@ def locked_cache(module: Module, function: FunctionNode) -> Name | None:
 
 def fill_lock(module: Module) -> Name | None:
     """None if the name means something else in the file."""
-    for bound, meant in module.imports.items():
-        if meant == f"{_PACKAGE}.{_FILLS}":
-            return Name(bound, (Import(_PACKAGE, _FILLS),) if bound == _FILLS else ())
-        if meant == _PACKAGE:
-            return Name(f"{bound}.{_FILLS}")
+    known = _imported(module, _FILLS)
+    if known is not None:
+        return known
     local = {bound for function in module.functions for _n, names, _v in function.bindings for bound in names}
-    if _FILLS in {*module.imports, *_bound(module), *local}:
+    if _FILLS in {*_others(module, _FILLS), *_bound(module), *local}:
         return None
     return Name(_FILLS, (Import(_PACKAGE, _FILLS),))
 
@@ -55,15 +52,37 @@ def means_module(module: Module, name: str) -> bool:
 
 
 def _guard_above(module: Module, function: FunctionNode) -> str | None:
-    first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
-    for name, value in module.values.items():
+    first = _first_line(function)
+    for name in module.values:
+        value = settled(module, name)
         if isinstance(value, ast.Call) and value.lineno < first and module.resolve(value.func) in _GUARDS:
             return name
     return None
 
 
+def _first_line(function: FunctionNode) -> int:
+    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+
+
+def _imported(module: Module, name: str, before: int | None = None) -> Name | None:
+    """By an import of the module that runs in any case, in a line above."""
+    for bound, meant, line in settled_imports(module):
+        if before is not None and line >= before:
+            continue
+        if meant == f"{_PACKAGE}.{name}":
+            return Name(bound, (Import(_PACKAGE, name),) if bound == name else ())
+        if meant == _PACKAGE:
+            return Name(f"{bound}.{name}")
+    return None
+
+
+def _others(module: Module, name: str) -> set[str]:
+    """The names that the file imports, without one that means the right thing where it is seen."""
+    return {bound for bound, meant in module.imports.items() if meant != f"{_PACKAGE}.{name}"}
+
+
 def _is_taken(module: Module) -> bool:
-    return _NAME in {*module.imports, *_bound(module)}
+    return _NAME in {*_others(module, _NAME), *_bound(module)}
 
 
 def _bound(module: Module) -> set[str]:

@@ -6,8 +6,8 @@ import ast
 
 from stampede_guard.audit.caching import lockuse
 from stampede_guard.audit.caching.locks import is_nx
+from stampede_guard.audit.fixes.facts.texts import source
 from stampede_guard.audit.fixes.naming import means_module
-from stampede_guard.audit.fixes.texts import source
 from stampede_guard.audit.plan import FixPlan, Import, Replace, Span
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.model import Function, Module, inside

@@ -5,16 +5,20 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.fills import Fill
-from stampede_guard.audit.fixes.texts import source
+from stampede_guard.audit.fixes.facts.stores import store_count, stored_before
+from stampede_guard.audit.fixes.facts.texts import source
 from stampede_guard.audit.plan import NoFix
 from stampede_guard.audit.source.model import Function, Module, position
 from stampede_guard.audit.source.words import path, words
 
 _LETTERS = 4  # from this length on, a constant part of a key is searched in other files
 _DEPTH = 3
+# A field of `str.format` that does more than to insert its argument: "{:.1f}", "{0!r}", "{0.day}".
+_ROUNDS = re.compile(r"\{\d*[^\d}]")
 _HERE_ONLY = frozenset("super locals vars globals __class__".split())
 _OF_QUERIES = frozenset(
     "all filter exclude order_by annotate defer only select_related prefetch_related distinct values values_list "
@@ -25,24 +29,44 @@ _OF_ONE = frozenset("context request req session local g state scope".split())
 _PLAIN_METHODS = frozenset("classmethod staticmethod property".split())
 
 
-def keyed_parameters(module: Module, fill: Fill) -> set[str] | None:
-    """The parameters in the key, each unchanged. None if the key contains anything else."""
-    key: ast.expr = fill.read.key[0]
-    if isinstance(key, ast.Name) and key.id not in fill.function.parameters:
-        bound = [value for _n, names, value in fill.function.bindings if names == [key.id]]
-        if len(bound) > 1 or (not bound and key.id not in module.values):
-            return None
-        key = bound[0] if bound else key
+def keyed_parameters(fill: Fill) -> set[str] | None:
+    """The parameters in the key, each unchanged. None if the key contains anything else than them and plain text:
+    a version, the name of a deployment, a rounded number. Such a key stays as it was.
+    """
+    function, key = fill.function, fill.read.key[0]
     if len(fill.read.key) != 1:
         return None
+    if isinstance(key, ast.Name) and key.id not in function.parameters:
+        made = [(at, value) for at, names, value in function.bindings if names == [key.id]]
+        if len(made) != 1 or store_count(function, key.id) != 1 or not isinstance(made[0][0], ast.Assign):
+            return None
+        key = made[0][1]
     found: set[str] = set()
     for part in _parts(key):
-        if isinstance(part, ast.Name) and part.id in fill.function.parameters:
+        if isinstance(part, ast.Name) and part.id in function.parameters:
             found.add(part.id)
-        elif not isinstance(part, ast.Constant) and not (
-            isinstance(part, ast.Name) and (part.id in module.values or part.id.isupper())
-        ):
+        elif not isinstance(part, ast.Constant):
             return None
+    return found if not found & stored_before(function, fill.read.call) else None
+
+
+def parts_from_elsewhere(fill: Fill, known: set[str]) -> set[str]:
+    """What the key contains beside these names: a module's variable, or a local name that has several values."""
+    left, seen, found = list(fill.read.key), set[str](), set[str]()
+    while left:
+        part = left.pop()
+        called = {
+            id(node) for call in ast.walk(part) if isinstance(call, ast.Call) for node in ast.walk(call.func)
+        }
+        for node in ast.walk(part):
+            if not isinstance(node, ast.Name) or id(node) in called or node.id in known | seen:
+                continue
+            seen.add(node.id)
+            made = [value for _n, names, value in fill.function.bindings if names == [node.id]]
+            if len(made) == 1 and store_count(fill.function, node.id) == 1:
+                left.append(made[0])
+            else:
+                found.add(node.id)
     return found
 
 
@@ -50,13 +74,17 @@ def _parts(key: ast.expr) -> Iterator[ast.expr]:
     match key:
         case ast.JoinedStr(values=values):
             for value in values:
-                yield from _parts(value.value if isinstance(value, ast.FormattedValue) else value)
+                yield from _parts(value)
+        case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
+            yield from _parts(value)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             yield from _parts(left)
             yield from _parts(right)
         case ast.Call(func=ast.Name(id="str"), args=[inner], keywords=[]):
             yield from _parts(inner)
-        case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="format"), args=args, keywords=[]):
+        case ast.Call(
+            func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format"), args=args, keywords=[]
+        ) if not _ROUNDS.search(text):
             for inner in args:
                 yield from _parts(inner)
         case _:
@@ -74,12 +102,11 @@ def own_key(module: Module, function: Function, read: ast.expr, key: ast.expr) -
         isinstance(node, ast.Await | ast.NamedExpr | ast.Yield | ast.YieldFrom) for node in ast.walk(made)
     ):
         raise NoFix("its key is computed by a coroutine, which a decorator cannot do")
-    bound = {name for _node, names, _value in function.bindings for name in names}
     inner = {
         node.id for node in ast.walk(made) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     names = {node.id for node in ast.walk(made) if isinstance(node, ast.Name)} - inner
-    if names & bound & function.parameters:
+    if names & function.parameters & stored_before(function, read):
         raise NoFix("a parameter in the key is changed before the get")
     unseen = names - function.parameters - _global_names(module) - set(dir(builtins))
     if unseen or names & _HERE_ONLY:
@@ -107,7 +134,7 @@ def _inlined(function: Function, read: ast.expr, node: ast.expr, replaced: set[s
             if name.id in function.parameters or not depth or not isinstance(name.ctx, ast.Load):
                 return name
             found = [(at, value) for at, names, value in function.bindings if name.id in names]
-            if len(found) != 1:
+            if len(found) != 1 or store_count(function, name.id) != 1:
                 return name
             at, value = found[0]
             plain = isinstance(at, ast.Assign) and [path(target) for target in at.targets] == [name.id]

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
+from stampede_guard.audit.fixes.facts.ambient import ambient
 from stampede_guard.audit.source.model import Function, Module
-from stampede_guard.audit.source.origins import origin
 from stampede_guard.audit.source.words import last, path
 
 _SCALARS = frozenset(
@@ -47,6 +47,8 @@ class Cacheability:
     unkeyed: list[str] = field(default_factory=list)
     of_parameters: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
+    # Those of the reasons that name what it reads of its caller's request beside its parameters.
+    ambient: list[str] = field(default_factory=list)
 
     def refuse(self, why: str) -> None:
         self.possible, self.why = False, self.why or why
@@ -79,8 +81,8 @@ def judge(
         elif last(path(_bare(argument.annotation))) in _ONE_CALLERS:
             verdict.refuse(f"{argument.arg} belongs to one caller")
     _judge_result(module, function, verdict, is_route=is_route)
-    if any(_reads_context(module, call, function) for call in function.calls):
-        verdict.reasons.append("it reads a ContextVar: name it in context=, or all callers share one value")
+    verdict.ambient += ambient(module, function)
+    verdict.reasons += verdict.ambient
     return verdict
 
 
@@ -150,16 +152,22 @@ def _parsed(text: str) -> ast.expr | None:
 
 
 def _depends(function: Function, argument: ast.arg) -> bool:
+    """Whether FastAPI calls something for a parameter: `= Depends(shop)`, `Annotated[Shop, Depends(shop)]`."""
+    stated = argument.annotation
+    if isinstance(stated, ast.Constant) and isinstance(stated.value, str):
+        stated = _parsed(stated.value)
+    if isinstance(stated, ast.Subscript) and last(path(stated.value)) == "Annotated":
+        if any(_gives(node) for node in ast.walk(stated.slice)):
+            return True
     spec = function.node.args
     positional = [*spec.posonlyargs, *spec.args]
     pairs = list(zip(reversed(positional), reversed(spec.defaults), strict=False))
     pairs += [(arg, value) for arg, value in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if value]
-    return any(
-        known is argument
-        and isinstance(value, ast.Call)
-        and last(path(value.func)) in ("Depends", "Security")
-        for known, value in pairs
-    )
+    return any(known is argument and _gives(value) for known, value in pairs)
+
+
+def _gives(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and last(path(node.func)) in ("Depends", "Security")
 
 
 # ------------------------------------------------------------------------------------------------- annotations
@@ -209,6 +217,9 @@ def _keyable_class(module: Module) -> Callable[[str, int], bool]:
     def is_known(name: str, depth: int) -> bool:
         record = _record(module, name)
         if record is None or depth == 0:
+            return False
+        bases = [last(path(base)) for base in record.bases if not isinstance(base, ast.Subscript)]
+        if not all(base in _RECORDS | {"str", "int"} or is_known(base, depth - 1) for base in bases):
             return False
         return all(
             is_closed(module, statement.annotation, is_known, depth - 1)
@@ -311,11 +322,3 @@ def _builds(
             return bool(bound) and all(_builds(module, function, v, classes, depth - 1) for v in bound)
         case _:
             return False
-
-
-def _reads_context(module: Module, call: ast.Call, function: Function) -> bool:
-    return (
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr == "get"
-        and "ContextVar" in origin(module, call.func.value, function)
-    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from stampede_guard.audit.fixes.facts.texts import source
 from stampede_guard.audit.fixes.naming import means_module
-from stampede_guard.audit.fixes.texts import source
 from stampede_guard.audit.plan import Edit, FixPlan, Import, NoFix, Replace, Span
 from stampede_guard.audit.rule import Violation
 from stampede_guard.audit.source.model import Module

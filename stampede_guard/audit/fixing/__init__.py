@@ -21,12 +21,12 @@ def require_libcst() -> None:
         raise NeedsLibCST("--fix needs LibCST: pip install '.[audit]' in a clone of the repository")
 
 
-def mended(path: str, text: str, wanted: set[tuple[str, str]]) -> str | None:
+def mended(path: str, text: str, wanted: set[tuple[str, str]], files: list[str]) -> str | None:
     """The text after the fixes of these findings (code and function), safe or not. None if it cannot be fixed."""
     from stampede_guard.audit.fixing.files import Unfixable, fixed
 
     try:
-        return fixed(path, text.encode("utf-8"), wanted, unsafe=True).after.decode("utf-8")
+        return fixed(path, text.encode("utf-8"), wanted, unsafe=True, files=files).after.decode("utf-8")
     except (Unfixable, UnicodeError):
         return None
 

@@ -22,6 +22,7 @@ from stampede_guard.audit.plan import (
     Span,
     Tell,
     Unwrap,
+    Wrap,
 )
 
 _Block = cst.Module | cst.IndentedBlock
@@ -43,13 +44,21 @@ def apply(source: str, plans: Sequence[FixPlan], *, keeps: Callable[[str], bool]
         raise CannotApply(f"LibCST cannot read it: {error.message}") from error
     if module.code != source:
         raise CannotApply("LibCST would change more than the fix")
+    try:
+        return _applied(module, source, plans, keeps)
+    except CannotApply:
+        raise
+    except CannotEnclose as error:
+        raise CannotApply(str(error)) from error
+    except Exception as error:  # a bug in one fix costs its finding, not the run
+        raise CannotApply(f"the fix failed: {error!r}") from error
+
+
+def _applied(module: cst.Module, source: str, plans: Sequence[FixPlan], keeps: Callable[[str], bool]) -> str:
     edits = [edit for plan in plans for edit in plan.edits]
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
     editor = _Editor(source, [edit for edit in edits if not isinstance(edit, Import)])
-    try:
-        changed = wrapper.visit(editor)
-    except CannotEnclose as error:
-        raise CannotApply(str(error)) from error
+    changed = wrapper.visit(editor)
     if editor.left:
         raise CannotApply("the place to change was not found again")
     for edit in edits:
@@ -66,6 +75,7 @@ class _Editor(cst.CSTTransformer):
         self._lines = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self.left = set(edits)
         self._expressions = {self._at(e.at): e for e in self.left if isinstance(e, Replace | Tell)}
+        self._wrapped = {self._at(e.at): e for e in self.left if isinstance(e, Wrap)}
         self._statements = {
             self._start(e.at): e for e in self.left if isinstance(e, Delete | Unwrap | Decorate)
         }
@@ -94,16 +104,22 @@ class _Editor(cst.CSTTransformer):
     # ------------------------------------------------------------------------------------- expressions
 
     def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
-        if isinstance(original_node, cst.BaseExpression) and self._expressions:
-            edit = self._expressions.get(self._place(original_node))
+        if isinstance(original_node, cst.BaseExpression) and (self._expressions or self._wrapped):
+            place = self._place(original_node)
+            edit, wrap = self._expressions.get(place), self._wrapped.get(place)
+            assert isinstance(updated_node, cst.BaseExpression)
             if edit is not None and edit in self.left:
                 self.left.discard(edit)
-                assert isinstance(updated_node, cst.BaseExpression)
-                return (
+                updated_node = (
                     _told(edit, updated_node)
                     if isinstance(edit, Tell)
                     else _expression(edit.code, updated_node)
                 )
+            if wrap is not None and wrap in self.left:
+                self.left.discard(wrap)
+                return _wrapped(wrap, updated_node)
+            if edit is not None:
+                return updated_node
         left = super().on_leave(original_node, updated_node)
         assert isinstance(left, cst.CSTNode)
         return left
@@ -156,8 +172,13 @@ class _Editor(cst.CSTTransformer):
 
     def _numbers(self, places: list[tuple[int, int]], edit: Enclose) -> tuple[int, int, int | None]:
         """The statements of the edit, by their place in the block: the first one, the test, the last one."""
-        first, test = places.index(self._start(edit.at)), places.index(self._start(edit.test))
-        return first, test, None if edit.last is None else places.index(self._start(edit.last))
+        wanted = [self._start(edit.at), self._start(edit.test)]
+        if edit.last is not None:
+            wanted.append(self._start(edit.last))
+        if not set(wanted) <= set(places):
+            raise CannotApply("the statements to change share a line")
+        first, test, *end = map(places.index, wanted)
+        return first, test, end[0] if end else None
 
     def _block(
         self, original: _Block, updated: _Block
@@ -215,6 +236,12 @@ def _told(edit: Tell, old: cst.BaseExpression) -> cst.BaseExpression:
         new.args[-1].with_changes(comma=last.comma),
     ]
     return old.with_changes(args=args, func=old.func.with_changes(attr=cst.Name(edit.method)))
+
+
+def _wrapped(edit: Wrap, old: cst.BaseExpression) -> cst.BaseExpression:
+    """Its parentheses stay outside: `return(x)` becomes `return(bool(x))`."""
+    inner = old.with_changes(lpar=[], rpar=[])
+    return cst.Call(cst.Name(edit.function), [cst.Arg(inner)], lpar=old.lpar, rpar=old.rpar)
 
 
 def _under(statement: _Statement) -> list[_Statement]:

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 
 from stampede_guard.audit.engine import AuditResult
-from stampede_guard.audit.finding import Finding, plural
+from stampede_guard.audit.finding import Finding, plural, printable
 from stampede_guard.audit.fixing.files import Fixed, Unfixable, fixed, fixed_files, write
 
 
@@ -19,7 +19,7 @@ def fix_files(outcome: AuditResult, files: list[str], *, diff: bool, unsafe: boo
             continue
         try:
             if diff:
-                sys.stdout.write(made.diff())
+                _to_stdout(made.diff())
             else:
                 write(made)
             done.append(made)
@@ -29,18 +29,27 @@ def fix_files(outcome: AuditResult, files: list[str], *, diff: bool, unsafe: boo
     return len(done)
 
 
-def fix_text(outcome: AuditResult, data: bytes, path: str, *, diff: bool, unsafe: bool) -> bytes:
+def fix_text(
+    outcome: AuditResult, data: bytes, path: str, files: list[str], *, diff: bool, unsafe: bool
+) -> bytes:
     """For standard input: the new text, or the diff, goes to stdout. Returns the new text."""
     wanted = {(finding.code, finding.function) for finding in _fixable(outcome)}
     made = Fixed(path, data, data)
     try:
-        made = fixed(path, data, wanted, unsafe=unsafe)
+        made = fixed(path, data, wanted, unsafe=unsafe, files=files)
+        for code, function, why in made.refused:
+            _refuse(path, f"{code} in {function}: {why}")
     except Unfixable as reason:
         _refuse(path, str(reason))
-    sys.stdout.flush()
-    sys.stdout.buffer.write(made.diff().encode(made.encoding) if diff else made.after)
-    sys.stdout.buffer.flush()
+    _to_stdout(made.diff() if diff else made.after)
     return made.after
+
+
+def _to_stdout(data: bytes) -> None:
+    """As bytes: a file has an encoding and line ends of its own."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def _fixable(outcome: AuditResult) -> list[Finding]:
@@ -50,7 +59,7 @@ def _fixable(outcome: AuditResult) -> list[Finding]:
 
 
 def _refuse(path: str, reason: str) -> None:
-    sys.stderr.write(f"audit: {path} stays as it is: {reason}\n")
+    sys.stderr.write(f"audit: {printable(f'{path} stays as it is: {reason}')}\n")
 
 
 def _told(done: list[Fixed], *, diff: bool) -> str:

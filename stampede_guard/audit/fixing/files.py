@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import io
 import os
+import re
 import stat
 import tempfile
 import tokenize
@@ -23,6 +24,7 @@ from stampede_guard.audit.source.builder import build
 from stampede_guard.audit.source.model import Module
 
 _ROUNDS = 20  # a fix may enable the next one; more rounds than this are an endless loop
+_ESCAPES = {chr(number): f"\\{number:03o}" for number in (*range(32), 127)} | {'"': '\\"', "\\": "\\\\"}
 
 
 class Unfixable(Exception):
@@ -41,15 +43,27 @@ class Fixed:
     # Codes and functions whose fix failed, with the reason.
     refused: list[tuple[str, str, str]] = field(default_factory=list)
 
-    def diff(self) -> str:
-        """In the format of `diff -u` and `git apply`."""
-        old, new = (
-            data.decode(self.encoding).splitlines(keepends=True) for data in (self.before, self.after)
-        )
-        lines = difflib.unified_diff(old, new, f"a/{self.path}", f"b/{self.path}")
-        return "".join(
+    def diff(self) -> bytes:
+        """In the format of `diff -u` and `git apply`: only a line feed ends a line."""
+        old, new = (_lines(data) for data in (self.before, self.after))
+        lines = difflib.unified_diff(old, new, _named("a", self.path), _named("b", self.path))
+        text = "".join(
             line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
         )
+        return text.encode("utf-8", "surrogateescape")
+
+
+def _lines(data: bytes) -> list[str]:
+    """Bytes that are no UTF-8 stay as they are."""
+    return re.findall(r"[^\n]*\n|[^\n]+", data.decode("utf-8", "surrogateescape"))
+
+
+def _named(side: str, path: str) -> str:
+    """As git writes names: with escapes, in quotes, where a plain name would be unclear."""
+    if not any(character in '"\\' or not character.isprintable() for character in path):
+        return f"{side}/{path}"
+    escaped = "".join(_ESCAPES.get(character, character) for character in path)
+    return f'"{side}/{escaped}"'
 
 
 def fixed_files(
@@ -76,6 +90,15 @@ def fixed(
     path: str, data: bytes, wanted: set[tuple[str, str]], *, unsafe: bool, files: Iterable[str] = ()
 ) -> Fixed:
     """One file's bytes after all possible fixes of the findings (code and function). Raises Unfixable."""
+    try:
+        return _fixed(path, data, wanted, list(files), unsafe=unsafe)
+    except Unfixable:
+        raise
+    except Exception as error:  # a bug in one fix costs its file, not the run
+        raise Unfixable(f"the fix failed: {error!r}") from error
+
+
+def _fixed(path: str, data: bytes, wanted: set[tuple[str, str]], files: list[str], *, unsafe: bool) -> Fixed:
     source, encoding = _decoded(data)
     codes: list[str] = []
     failed: dict[tuple[str, str], str] = {}
@@ -84,14 +107,14 @@ def fixed(
         if not todo:
             break
         try:
-            source = _attempt(path, source, [plan for _key, plan in todo], list(files))
+            source = _attempt(path, source, [plan for _key, plan in todo], files)
             codes += [code for (code, _function), _plan in todo]
         except (CannotApply, Unfixable) as error:
             if len(todo) == 1:
                 failed[todo[0][0]] = str(error)
                 continue
             # One of the fixes failed: try each by itself.
-            source, done, bad = _one_by_one(path, source, wanted - failed.keys(), list(files), unsafe=unsafe)
+            source, done, bad = _one_by_one(path, source, wanted - failed.keys(), files, unsafe=unsafe)
             codes += done
             failed |= bad
             if not done and not bad:

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 from stampede_guard.audit.engine import AuditResult
-from stampede_guard.audit.finding import Finding, plural
+from stampede_guard.audit.finding import Finding, plural, printable
 from stampede_guard.audit.reports.guides import page
 
 
@@ -17,7 +17,7 @@ def concise(outcome: AuditResult) -> str:
         for f in outcome.findings
     ]
     lines += [f"{skipped.path}: skipped: {skipped.reason}" for skipped in outcome.skipped]
-    return "\n".join([*lines, total(outcome)]) + "\n"
+    return "\n".join([*map(printable, lines), total(outcome)]) + "\n"
 
 
 def json_report(outcome: AuditResult) -> str:
@@ -58,7 +58,7 @@ def _annotation(finding: Finding) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return printable(text, lines=True).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stampede_guard.audit.engine import AuditResult
-from stampede_guard.audit.finding import Finding
+from stampede_guard.audit.finding import Finding, printable
 from stampede_guard.audit.reports.guides import page
 from stampede_guard.audit.reports.machine import total
 from stampede_guard.audit.reports.summary import patterns
@@ -40,4 +40,4 @@ def _fix(finding: Finding) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return printable(text.replace("\n", " ")).replace("|", "\\|")

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from stampede_guard.audit.engine import AuditResult
 from stampede_guard.audit.files.reading import Unreadable, decode, read
-from stampede_guard.audit.finding import Finding
+from stampede_guard.audit.finding import Finding, printable
 from stampede_guard.audit.reports.guides import page
 from stampede_guard.audit.reports.machine import total
 from stampede_guard.audit.reports.summary import patterns
@@ -22,7 +22,7 @@ def text(outcome: AuditResult) -> str:
     """Plain text; `rich_text` adds colour."""
     parts = [line for finding in outcome.findings for line in (*_frame(finding), "")]
     parts += [f"{skipped.path}: skipped: {skipped.reason}" for skipped in outcome.skipped]
-    return "\n".join([*parts, *_summary(outcome), total(outcome)]) + "\n"
+    return "\n".join(map(printable, [*parts, *_summary(outcome), total(outcome)])) + "\n"
 
 
 def has_rich() -> bool:

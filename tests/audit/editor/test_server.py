@@ -14,6 +14,7 @@ from pygls.lsp.client import LanguageClient
 
 import stampede_guard.audit.editor as room
 from stampede_guard.audit.command import main
+from stampede_guard.audit.editor import documents
 
 SOURCE = """from django.core.cache import cache
 
@@ -119,3 +120,19 @@ def test_without_pygls_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "pygls", None)
     assert main(["--lsp"]) == 2
     assert "stampede-guard[lsp]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mark", ["\x0c", "\u2028", "\x85", "\x0b", "\x1c"])
+def test_an_edit_counts_lines_as_an_editor_does(mark: str) -> None:
+    """A form feed or U+2028 ends no line."""
+    text = f"# a{mark}b\nfrom aiocache import cached\n\n\n@cached(ttl=60)\nasync def rates() -> int:\n    return 1\n"
+    [finding] = [one for one in documents.findings("/nowhere/mod.py", text) if one.code == "SG102"]
+    fix, suppression = documents.fixes("/nowhere/mod.py", text, finding)
+    lines = text.split("\n")
+    for offered in (fix, suppression):
+        edit = offered.edit
+        after = "\n".join(lines[: edit.first]) + "\n" + edit.text + "\n".join(lines[edit.last :])
+        assert after.startswith(f"# a{mark}b\nfrom ") and after.endswith(
+            "async def rates() -> int:\n    return 1\n"
+        )
+    assert suppression.edit.text == "@cached(ttl=60)  # noqa: SG102\n"

@@ -326,3 +326,9 @@ def test_every_code_named_in_the_documentation_exists() -> None:
     known = {rule.code for rule in all_rules()} | {"SG000"}
     for path in (ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")):
         assert set(re.findall(r"\bSG\d{3}\b", path.read_text("utf-8"))) <= known, path
+
+
+def test_each_form_of_a_miss_of_dogpile_is_seen() -> None:
+    source = (CASES / "SG201" / "flagged" / "region_of_dogpile.py").read_bytes()
+    found = audit_source("region.py", source, AuditOptions(codes=frozenset({"SG201"}), least="low")).findings
+    assert [finding.function for finding in found] == ["a", "b", "c", "d"]

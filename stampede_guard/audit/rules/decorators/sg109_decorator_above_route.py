@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.caching.judging.misses import miss
 from stampede_guard.audit.finding import Level
-from stampede_guard.audit.fixes.decorators import below_the_route
+from stampede_guard.audit.fixes.routes import below_the_route
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Function, Module
 from stampede_guard.audit.source.routes import is_route, registers
@@ -87,8 +87,10 @@ RULE = Rule(
         unless="The decorator only marks the function for a middleware.",
         sure="High for FastAPI, Starlette and Flask routes, and for filters and tags of Django's and Flask's "
         "templates; information for those that ask no database and no service.",
-        fix="The decorator moves below the route's. Safe for `locked_cache` on a route for GET: every "
-        "parameter is in its key. Unsafe for other caches: they start to work, and their keys may not "
-        "distinguish all callers.",
+        fix="The decorator moves below the route's. Safe for `locked_cache` on a route for GET, if "
+        "parameters and result are declared as Python's own types: every parameter is in its key. Unsafe for other "
+        "caches: they start to work, and their keys may not distinguish all callers. None if the function reads a "
+        "ContextVar, Flask's `request` or a parameter that belongs to one caller, and none above further decorators: a "
+        "check of permissions among them would not be done on a hit.",
     ),
 )

@@ -119,9 +119,10 @@ RULE = Rule(
         "keeps, but not those that are cached themselves.",
         fix="Unsafe: if the function consists of get, test, computation, set and return, and declares a result of "
         "Python's own types, it keeps its computation and gets `@locked_cache`. Not if it calls something on a hit, "
-        "too, for example a check of permissions. If its key consists of "
-        "constants and parameters, the other parameters become `unkeyed`. Otherwise, and for methods, the key "
-        "stays as it was: `key=lambda self, day: ...`. You must find other code that reads or deletes those "
+        "too, for example a check of permissions, or if a hit or a miss returns anything else than the stored "
+        "value. If its key consists of plain text and of unchanged parameters, the other parameters become "
+        "`unkeyed`. Otherwise, and for methods, the key stays as it was: `key=lambda self, day: ...`. You must find "
+        "other code that reads or deletes those "
         "keys. In other functions, and if a file of the run names, deletes or expires such keys, `with "
         "fill_lock(...)` and a second look enclose the computation and the set. Cache, key, lifetime and "
         "format stay; only callers of one process share. None for a table. None if the look may not run "

@@ -166,7 +166,8 @@ RULE = Rule(
         "process may crash between them. It is not reported if TTL is checked again or both are one "
         "transaction.",
         sure="High if the key or the function is called a lock, or if the library of a lock object is seen.",
-        fix="Unsafe: `set(..., nx=True)` gets `ex=60`, and `setnx` becomes such a `set`. The 60 seconds "
+        fix="Unsafe: `set(..., nx=True)` gets `ex=60`, and `setnx` becomes such a `set`, in `bool(...)` "
+        "unless it is only tested. The 60 seconds "
         "are a guess.",
     ),
 )

@@ -1,0 +1,1 @@
+"""What a fix must know of the code around it before it changes anything."""
