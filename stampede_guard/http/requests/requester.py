@@ -12,6 +12,7 @@ from typing import NamedTuple
 from stampede_guard.http.requests.routes import Scope
 from stampede_guard.http.spec.fields import members
 from stampede_guard.http.spec.message import Fields
+from stampede_guard.http.users.words import BESIDE, words_of
 
 __all__ = [
     "ALWAYS",
@@ -133,9 +134,12 @@ _NAMING_PAIRS = (
     b"act-as",
     b"acting-",
     b"behalf",
+    b"cart-id",
     b"client-id",
     b"device-id",
+    b"guest-id",
     b"installation-id",
+    b"player-id",
     b"run-as",
     b"shop-id",
     b"site-id",
@@ -143,6 +147,7 @@ _NAMING_PAIRS = (
     b"visitor-id",
 )
 _SPEAKING_PAIRS = (
+    b"access-code",
     b"client-dn",
     b"client-verify",
     b"init-data",
@@ -172,6 +177,7 @@ _BEGINNINGS = (
     b"x-credential-",
     b"tailscale-user-",
 )
+_WORDS = _SPEAKING | _NAMING | BESIDE
 
 
 def _remembered(rule: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
@@ -187,22 +193,27 @@ def is_credential(name: bytes) -> bool:
     """Whether a field with this name proves who the requester is, by the usual names of such fields. `name` is in
     lower case.
     """
-    name = name.replace(b"_", b"-")
-    if name in ORDINARY or name in _KEYS_OF_REQUESTS:
+    plain = name.replace(b"_", b"-")
+    if plain in ORDINARY or plain in _KEYS_OF_REQUESTS:
         return False
-    if name in ALWAYS or name.startswith(_BEGINNINGS) or any(pair in name for pair in _SPEAKING_PAIRS):
+    if plain in ALWAYS or plain.startswith(_BEGINNINGS) or plain.rpartition(b"-")[2].endswith(_ENDINGS):
         return True
-    parts = name.split(b"-")
-    return not _SPEAKING.isdisjoint(parts) or parts[-1].endswith(_ENDINGS)
+    words = words_of(name, _WORDS)
+    return not _SPEAKING.isdisjoint(words) or _has_pair(words, _SPEAKING_PAIRS)
 
 
 @_remembered
 def names_a_user(name: bytes) -> bool:
     """Whether a field with this name states the user of the request, without a proof."""
-    name = name.replace(b"_", b"-")
-    if name in ORDINARY or b"user-agent" in name:
+    if (plain := name.replace(b"_", b"-")) in ORDINARY or b"user-agent" in plain:
         return False
-    return any(pair in name for pair in _NAMING_PAIRS) or not _NAMING.isdisjoint(name.split(b"-"))
+    words = words_of(name, _WORDS)
+    return not _NAMING.isdisjoint(words) or _has_pair(words, _NAMING_PAIRS)
+
+
+def _has_pair(words: list[bytes], pairs: tuple[bytes, ...]) -> bool:
+    told = b"-".join(words)
+    return any(pair in told for pair in pairs)
 
 
 def is_safe_listed(fields: Fields) -> bool:
