@@ -93,12 +93,15 @@ def view_name(view: Any) -> str:
 
 
 def view_key(request: HttpRequest, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """The URL is the one that the view sees. `build_absolute_uri` resolves dots in it, and quotes its query: then a
+    client could store its own `/files/EVIL/../b` for those who ask for `/files/b`.
+    """
     fields = _fields(request)
     told = forwarded_part(
         {name for name, _ in fields}, fields, scheme=request.scheme, host=request.get_host()
     )
     return (
-        request.method, request.build_absolute_uri(), told,
+        request.method, request.scheme, request.get_host(), request.path, request.META.get("QUERY_STRING", ""), told,
         translation.get_language(), timezone.get_current_timezone_name(),
         *args, *(part for item in sorted(kwargs.items()) for part in item),
     )  # fmt: skip
