@@ -1,4 +1,4 @@
-"""What the key of a cached view tells apart."""
+"""What the key of a cached view tells apart: each spelling of a URL, and a language that the view reads itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 from django.http import HttpRequest, HttpResponse
-from django.test import RequestFactory
+from django.middleware.locale import LocaleMiddleware
+from django.test import RequestFactory, override_settings
+from django.utils import translation
+from django.views.decorators.vary import vary_on_headers
 
 from stampede_guard.integrations.django import locked_cache
 
@@ -41,3 +44,31 @@ def test_two_spellings_that_a_view_can_tell_apart_share_no_response(
     first, other = (view(_asked(*spelling)).content for spelling in (evil, plain))
     assert first != other
     assert view(_asked(*plain)).content == other
+
+
+def test_a_view_that_reads_the_wanted_language_itself_answers_each_visitor() -> None:
+    @locked_cache(ttl=60)
+    @vary_on_headers("Accept-Language")
+    def view(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(request.headers["Accept-Language"])
+
+    for wanted in ("de", "en-GB", "en-US"):
+        assert view(RequestFactory().get("/", HTTP_ACCEPT_LANGUAGE=wanted)).content == wanted.encode()
+
+
+def test_a_page_whose_language_a_middleware_chose_is_computed_once_per_language() -> None:
+    entered = []
+
+    @locked_cache(ttl=60)
+    def view(request: HttpRequest) -> HttpResponse:
+        entered.append(request.headers["Accept-Language"])
+        return HttpResponse(translation.get_language())
+
+    with override_settings(USE_I18N=True, LANGUAGES=[("en", "English"), ("de", "German")]):
+        site = LocaleMiddleware(view)
+        for wanted, language in (("de", b"de"), ("de-AT", b"de"), ("en-GB", b"en"), ("en", b"en")):
+            answer = site(RequestFactory().get("/", HTTP_ACCEPT_LANGUAGE=wanted))
+            assert answer.content == language
+            assert answer["Vary"] == "Accept-Language"
+    translation.deactivate()
+    assert entered == ["de", "en-GB"]
