@@ -48,8 +48,8 @@ class CacheRequest(msgspec.Struct, frozen=True):
     """`part`: what belongs to its name beside the URL, on a route or by its body. `passed`: why the matching route
     does not apply. `plain`: without conditions and range, so a stored response answers it unchanged. `asked`: the
     client's caching directives; None = none, or they are ignored here. `asking`: the fields, without ignored ones.
-    `forwarded_for`: the URL that a proxy was asked for, from its fields. `overridden`: it may be meant as a
-    request with another method. `body`: of a QUERY, and of a POST that a route answers from the store; None for
+    `forwarded_for`: the URL that a proxy or a dispatcher was asked for, from fields and scope. `overridden`: it may be
+    meant as a request with another method. `body`: of a QUERY, and of a POST that a route answers from the store; None for
     all others. `user`: whose private entries it asks; empty = those of all.
     """
 
@@ -112,8 +112,9 @@ class CacheRequest(msgspec.Struct, frozen=True):
             wanted,
             asked,
             has_body,
-            target.rewritten
-            + ("" if ordinary else forwarded_part(names, fields, scheme=target.scheme, host=target.host)),
+            target.place(
+                "" if ordinary else forwarded_part(names, fields, scheme=target.scheme, host=target.host)
+            ),
             not ordinary and overrides_method(names),
             asking,
             user=choice.user or "",
