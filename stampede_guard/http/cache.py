@@ -7,7 +7,7 @@ import contextvars
 import functools
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from msgspec.structs import replace
@@ -298,13 +298,13 @@ class Cache:
         scope: Scope | None = None,
         *,
         fields: Fields = (),
-        forwarded: str = "",
+        forwarded: Iterable[str] = (),
     ) -> None:
         """The stored responses for these URLs, also those of routes. A route's own `key` is known for the current
-        request only. `forwarded`: the URL that a proxy was asked for, from the request's `fields`.
+        request only. `forwarded`: what their names may contain of the way on which the request came.
         """
         keys: dict[str, None] = {}
-        parts = ("", forwarded) if forwarded else ("",)
+        parts = dict.fromkeys(("", *forwarded))
         for number, target in enumerate(targets):
             for part in parts:
                 keys[base_name(self.prefix, target, forwarded=part)] = None

@@ -43,6 +43,64 @@ async def asked(
     return (await sent(fleet, scope))[1]
 
 
+CHANGES = {"its own URL": ("PUT", ITEM), "a Location": ("POST", "/items"), "a group": ("POST", "/group")}
+
+
+def azure(path: str, tls: str) -> dict[str, str]:
+    """Azure App Service, in front of every request."""
+    fields = {"x_original_url": path, "x_waws_unencoded_url": path, "x_forwarded_proto": "https"}
+    return fields | {"x_forwarded_tlsversion": tls, "x_appservice_proto": "https", "x_arr_ssl": f"2048|{tls}"}
+
+
+PROXIES: dict[str, Any] = {
+    "azure": azure,
+    "the client's TLS": lambda path, tls: {"x_forwarded_tlsversion": tls},
+    "the path": lambda path, tls: {"x_original_url": path},
+    "envoy": lambda path, tls: {"x_envoy_original_path": f"/api{path}"},
+    "one of several": lambda path, tls: {"x_forwarded_server": f"node{tls}", "x_forwarded_proto": "https"},
+    "scheme": lambda path, tls: {"x_forwarded_proto": "https"},
+    "prefix": lambda path, tls: {"x_forwarded_prefix": "/shop"},
+}
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("other", [False, True], ids=["alike", "another client"])
+async def test_a_change_reaches_its_entries_whatever_a_proxy_tells_of_each_request(
+    proxy: str, change: str, other: bool
+) -> None:
+    method, path = CHANGES[change]
+    async with Fleet(shop()) as fleet:
+        assert await asked(fleet, ITEM, **PROXIES[proxy](ITEM, "1.3")) == b"after 0"
+        await asked(fleet, path, method, **PROXIES[proxy](path, "1.2" if other else "1.3"))
+        assert await asked(fleet, ITEM, **PROXIES[proxy](ITEM, "1.3")) == b"after 1"
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("place", ["x_forwarded_host", "x_forwarded_prefix"])
+async def test_a_change_on_one_site_behind_a_proxy_leaves_the_other_sites_entries(
+    change: str, place: str
+) -> None:
+    method, path = CHANGES[change]
+    async with Fleet(shop()) as fleet:
+        assert await asked(fleet, ITEM, **{place: "/one"}) == b"after 0"
+        await asked(fleet, path, method, **{place: "/two"})
+        assert await asked(fleet, ITEM, **{place: "/one"}) == b"after 0"
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("cut", [True, False], ids=["cut off", "in the raw path"])
+@pytest.mark.parametrize("location", [ITEM, f"/api{ITEM}"])
+async def test_a_change_reaches_the_entries_of_what_is_mounted(change: str, cut: bool, location: str) -> None:
+    if not cut and location == ITEM:
+        location = f"http://example.test/api{ITEM}"
+    method, path = CHANGES[change]
+    async with Fleet(shop(location=location)) as fleet:
+        assert await asked(fleet, ITEM, root="/api", cut=cut) == b"after 0"
+        await asked(fleet, path, method, root="/api", cut=cut)
+        assert await asked(fleet, ITEM, root="/api", cut=cut) == b"after 1"
+
+
 @pytest.mark.parametrize("whole", [False, True], ids=["cut off", "in the path"])
 async def test_what_is_mounted_twice_has_entries_of_its_own_where_the_raw_path_is_cut(whole: bool) -> None:
     app = echoing()

@@ -18,6 +18,7 @@ from stampede_guard.http.requests.requester import (
     is_safe_listed,
     overrides_method,
     requester,
+    site_part,
 )
 from stampede_guard.http.requests.routes import CacheRoute, Scope
 from stampede_guard.http.requests.stored import StoredResponse
@@ -49,8 +50,8 @@ class CacheRequest(msgspec.Struct, frozen=True):
     does not apply. `plain`: without conditions and range, so a stored response answers it unchanged. `asked`: the
     client's caching directives; None = none, or they are ignored here. `asking`: the fields, without ignored ones.
     `forwarded_for`: the URL that a proxy or a dispatcher was asked for, from fields and scope. `overridden`: it may be
-    meant as a request with another method. `body`: of a QUERY, and of a POST that a route answers from the store; None for
-    all others. `user`: whose private entries it asks; empty = those of all.
+    meant as a request with another method. `body`: of a QUERY, and of a POST that a route answers from the store; None
+    for all others. `user`: whose private entries it asks; empty = those of all.
     """
 
     scope: Scope
@@ -131,9 +132,20 @@ class CacheRequest(msgspec.Struct, frozen=True):
 
     @property
     def is_one_of_many(self) -> bool:
-        """Whether its URL has entries whose names cannot be told from it: of other bodies, users or cookies."""
+        """Whether its URL has entries whose names a change cannot tell: of other bodies, users or cookies, or of
+        other ways on which a request came.
+        """
         keyed = self.route is not None and bool(self.route.cookie_names)
-        return keyed or bool(self.user) or self.method == "QUERY"
+        if keyed or self.user or self.method == "QUERY":
+            return True
+        return self.method != "POST" and self.forwarded_for not in ("", self.site)
+
+    @property
+    def site(self) -> str:
+        """The part of its key that a change shares, whatever its own path or proxy: see `forwarded_for`."""
+        names = {name for name, _ in self.fields}
+        told = site_part(names, self.fields, scheme=self.target.scheme, host=self.target.host)
+        return f"{self.target.mount}{told}"
 
     @property
     def is_searchable(self) -> bool:

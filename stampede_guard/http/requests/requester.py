@@ -24,8 +24,10 @@ __all__ = [
     "Requester",
     "is_credential",
     "is_safe_listed",
+    "of_site",
     "overrides_method",
     "requester",
+    "site_part",
     "told_places",
 ]
 
@@ -270,6 +272,17 @@ _PLACES = frozenset(
 _PLACES_BEGIN = (b"x-forwarded-", b"x-original-", b"x-rewrite-", b"x-override-")
 _OF_CLIENTS = frozenset({b"x-forwarded-for", b"x-forwarded-client-ip", b"x-original-forwarded-for"})
 """Addresses of clients, which differ for each request."""
+_OF_ORIGINS = frozenset(
+    b"""
+    cf-visitor cloudfront-forwarded-proto forwarded front-end-https proxy-host x-appservice-proto x-forwarded-host
+    x-forwarded-port x-forwarded-prefix x-forwarded-proto x-forwarded-protocol x-forwarded-scheme x-gateway-host x-host
+    x-http-host-override x-original-host x-original-proto x-original-scheme x-proxy-host x-real-host x-scheme
+    x-script-name x-server-name x-url-scheme
+    """.split()
+)
+"""Those that tell the site which was asked, and are equal for all its requests. Others may differ from one request to
+the next, as a path, the version of TLS or the name of a proxy does, so they must not hide an entry from a change.
+"""
 
 
 @_remembered
@@ -293,6 +306,18 @@ def forwarded_part(names: AbstractSet[bytes], fields: Fields, *, scheme: str, ho
     told = told_places(names, fields, scheme=scheme, host=host)
     # In the order of each field's lines: an application may believe the first or the last.
     return repr(sorted(told, key=lambda pair: pair[0])) if told else ""
+
+
+def site_part(names: AbstractSet[bytes], fields: Fields, *, scheme: str, host: str) -> str:
+    """That of a request that only says which site was asked."""
+    told = of_site(told_places(names, fields, scheme=scheme, host=host))
+    return repr(sorted(told, key=lambda pair: pair[0])) if told else ""
+
+
+def of_site(told: Fields | list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Of these places, those of all requests to one site."""
+    found = [pair for pair in told if pair[0].replace(b"_", b"-") in _OF_ORIGINS]
+    return found and found + [pair for pair in told if pair[0] == b"host"]
 
 
 def told_places(
