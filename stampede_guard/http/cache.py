@@ -300,8 +300,8 @@ class Cache:
         fields: Fields = (),
         forwarded: Iterable[str] = (),
     ) -> None:
-        """The stored responses for these URLs, also those of routes. A route's own `key` is known for the current
-        request only. `forwarded`: what their names may contain of the way on which the request came.
+        """The stored responses for these URLs, also those of routes. A route's entries with a `key` have the tag
+        of their URL. `forwarded`: what their names may contain of the way on which the request came.
         """
         keys: dict[str, None] = {}
         parts = dict.fromkeys(("", *forwarded))

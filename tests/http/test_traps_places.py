@@ -134,3 +134,28 @@ async def test_a_route_matches_below_a_root_that_the_raw_path_lacks() -> None:
     async with Fleet(app, routes=[CacheRoute("/items/*", ttl=60)]) as fleet:
         for _ in range(2):
             assert await asked(fleet, ITEM, root="/api") == b"answer 1"
+
+
+def language(scope: Any) -> str:
+    return dict(scope["headers"]).get(b"x-lang", b"").decode()
+
+
+def language_of_a_get(scope: Any) -> str | None:
+    return language(scope) if scope["method"] in ("GET", "HEAD") else None
+
+
+@pytest.mark.parametrize("key", [language, language_of_a_get])
+@pytest.mark.parametrize("change", ["its own URL", "a Location"])
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_a_change_reaches_the_entries_of_all_keys_of_a_route(
+    key: Any, change: str, processes: int
+) -> None:
+    method, path = CHANGES[change]
+    route = CacheRoute("/items/*", ttl=60, key=key)
+    async with Fleet(shop(lifetime=""), routes=[route], processes=processes) as fleet:
+        for lang in ("de", "fr"):
+            assert (await fleet.get(ITEM, x_lang=lang)).body == b"after 0"
+            assert "hit" in ((await fleet.get(ITEM, x_lang=lang)).get("cache-status") or "")
+        await fleet.get(path, method=method, process=processes - 1, x_lang="en")
+        for lang in ("de", "fr"):
+            assert (await fleet.get(ITEM, x_lang=lang)).body == b"after 1"

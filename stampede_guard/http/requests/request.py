@@ -132,13 +132,16 @@ class CacheRequest(msgspec.Struct, frozen=True):
 
     @property
     def is_one_of_many(self) -> bool:
-        """Whether its URL has entries whose names a change cannot tell: of other bodies, users or cookies, or of
-        other ways on which a request came.
+        """Whether its URL has entries whose names a change cannot tell: of other bodies, users, cookies or keys of a
+        route, or of other ways on which a request came.
         """
-        keyed = self.route is not None and bool(self.route.cookie_names)
-        if keyed or self.user or self.method == "QUERY":
+        route = self.route
+        if self.user or self.method == "QUERY" or (route is not None and route.cookie_names):
             return True
-        return self.method != "POST" and self.forwarded_for not in ("", self.site)
+        if self.method == "POST":
+            # Only time ends what a route for POST has stored.
+            return False
+        return (route is not None and route.key is not None) or self.forwarded_for not in ("", self.site)
 
     @property
     def site(self) -> str:
