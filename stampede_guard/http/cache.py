@@ -260,6 +260,7 @@ class Cache:
         name, old = self.engine.prefix + found.key, found.reading
         if old is None:
             return
+        request = request.for_body()
         if self.in_vain.passes(found.key) and not is_anybodys(request, self.settings):
             return
         if not self.marks.passes(found.key, lambda: request.requester):

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stampede_guard.http.requests.choosing import RouteChoice
 from stampede_guard.http.requests.entries import Target, target_of
@@ -155,6 +156,14 @@ class CacheRequest(msgspec.Struct, frozen=True):
         """Whether No-Vary-Search may concern it. The query of a route is the operator's decision, unless it counts
         verbatim."""
         return self.method in ("GET", "HEAD") and (self.route is None or self.route.query == "verbatim")
+
+    def for_body(self) -> CacheRequest:
+        """A HEAD as a GET: what a HEAD returns cannot replace a body."""
+        return (
+            replace(self, method="GET", scope={**self.scope, "method": "GET"})
+            if self.method == "HEAD"
+            else self
+        )
 
     def without_range(self) -> Fields:
         return without(self.fields, (*CONDITIONS, b"range"))
