@@ -9,9 +9,9 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from stampede_guard.http.answer import marked
-from stampede_guard.http.cache import Cache, targets_of
+from stampede_guard.http.cache import Cache
 from stampede_guard.http.judging import judge, with_body
-from stampede_guard.http.requests.entries import Target, base_name, target_of
+from stampede_guard.http.requests.entries import Target, base_name, target_of, target_of_url
 from stampede_guard.http.requests.exchange import Message, Receive, Send, as_fields, content_length
 from stampede_guard.http.requests.origin import tags_invalidated
 from stampede_guard.http.requests.paths import PathFilter
@@ -85,7 +85,7 @@ async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, 
             response = Response(message["status"], fields)
             urls = invalidated_targets(request.method, request.target.url, response)
             if urls:
-                others = _alike(targets_of(urls[1:]), request.target.root)
+                others = _alike(urls[1:], request.target.root)
                 places = (request.site, request.forwarded_for)
                 await cache.invalidate([request.target, *others], request.scope, forwarded=places)
             if groups := invalidated_groups(request.method, response):
@@ -124,8 +124,7 @@ async def _drop_others(scope: Scope, response: Response, cache: Cache, paths: Pa
     fields = as_fields(scope["headers"])
     target = target_of(scope, fields)
     if target is not None:
-        others = targets_of(invalidated_targets(scope["method"], target.url, response)[1:])
-        others = _alike(others, target.root)
+        others = _alike(invalidated_targets(scope["method"], target.url, response)[1:], target.root)
         stored = [other for other in others if not paths.leaves({"path": other.path})]
         if stored:
             told = site_part({name for name, _ in fields}, fields, scheme=target.scheme, host=target.host)
@@ -134,8 +133,9 @@ async def _drop_others(scope: Scope, response: Response, cache: Cache, paths: Pa
             await cache.invalidate_groups(tags_invalidated(groups, target, fields))
 
 
-def _alike(targets: list[Target], root: str) -> list[Target]:
-    return [one for target in targets for one in target.alike(root)]
+def _alike(urls: tuple[str, ...], root: str) -> list[Target]:
+    told = [target for url in urls if (target := target_of_url(url)) is not None]
+    return [one for target in told for one in target.alike(root)]
 
 
 _NAMES_OTHERS = frozenset({b"location", b"content-location", b"cache-group-invalidation"})
