@@ -298,7 +298,7 @@ def _known_by(request: CacheRequest, settings: Settings) -> AbstractSet[bytes]:
     if request.route is None:
         # A route has been chosen only if the request has nothing of that kind that is not in its key.
         known = settings.credentials({name for name, _ in request.fields})
-    if not known and "user" in request.scope and not knows_users(request.route) and has_user(request.scope):
+    if not known and not knows_users(request.route) and has_user(request.scope):
         return _BY_SCOPE
     return known
 
