@@ -7,7 +7,7 @@ import contextvars
 import functools
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from msgspec.structs import replace
@@ -21,11 +21,12 @@ from stampede_guard.events import Hit, Source, Stale
 from stampede_guard.http.asking import AROUND
 from stampede_guard.http.fetch import Fetch
 from stampede_guard.http.groups import Groups
-from stampede_guard.http.judging import is_anybodys, lifetimes
+from stampede_guard.http.judging import is_anybodys, lifetimes, requester_of
 from stampede_guard.http.large.bodies import LargeBodies
+from stampede_guard.http.refusals import FAILED_SECONDS, fail
 from stampede_guard.http.requests.addresses import prefix_of
 from stampede_guard.http.requests.choosing import RouteChoice, Routing
-from stampede_guard.http.requests.entries import Target, base_name, target_of_url, variant_name
+from stampede_guard.http.requests.entries import Target, base_name, variant_name
 from stampede_guard.http.requests.exchange import App, Exchange, Receive, as_fields
 from stampede_guard.http.requests.origin import tags_of_urls
 from stampede_guard.http.requests.request import CacheRequest
@@ -74,6 +75,8 @@ class Cache:
         self.plan = Plan(title="http", policy=policy, codec=HttpCodec(), share_uncached=False)
         self.plan.policy_for = self._policy_for
         self.marks = Marks(policy.uncacheable_ttl, self.judged.now)
+        # Requesters for whom the application has failed, while it may not for others.
+        self.failing = Marks(FAILED_SECONDS, self.judged.now)
         # Background refreshes whose response was for one client only.
         self.in_vain = Marks(policy.uncacheable_ttl, self.judged.now)
         # Entries that could be stored again. The store still has the note that requesters like these need not wait.
@@ -251,18 +254,22 @@ class Cache:
 
     # --- flights -------------------------------------------------------------------------------
 
-    def fly(self, found: Lookup, run: Callable[[], Awaitable[Any]], *, bypassed: bool) -> Awaitable[Any]:
+    def fly(self, found: Lookup, fetch: Fetch, *, bypassed: bool) -> Awaitable[Any]:
+        if found.stored is not None and self.failing.passes(found.key, lambda: fetch.requester):
+            return fail()
         name = self.engine.prefix + found.key
-        return self.judged.compute(self.plan, name, run, found.reading, bypassed=bypassed)
+        return self.judged.compute(self.plan, name, fetch.run, found.reading, bypassed=bypassed)
 
     def refresh(self, found: Lookup, request: CacheRequest) -> None:
         """In the background, once fleet-wide. It has its own request, because the current one will have ended."""
         name, old = self.engine.prefix + found.key, found.reading
         if old is None:
             return
+        request = request.for_body()
         if self.in_vain.passes(found.key) and not is_anybodys(request, self.settings):
             return
-        if not self.marks.passes(found.key, lambda: request.requester):
+        told = functools.partial(requester_of, request, self.settings)
+        if not self.failing.passes(found.key, told) and not self.marks.passes(found.key, told):
             self.judged.refresh_behind(self.plan, name, lambda: self._refreshing(found.key, request), old)
 
     def _refreshing(self, key: str, request: CacheRequest) -> Callable[[], Awaitable[Any]]:
@@ -298,13 +305,13 @@ class Cache:
         scope: Scope | None = None,
         *,
         fields: Fields = (),
-        forwarded: str = "",
+        forwarded: Iterable[str] = (),
     ) -> None:
-        """The stored responses for these URLs, also those of routes. A route's own `key` is known for the current
-        request only. `forwarded`: the URL that a proxy was asked for, from the request's `fields`.
+        """The stored responses for these URLs, also those of routes. A route's entries with a `key` have the tag
+        of their URL. `forwarded`: what their names may contain of the way on which the request came.
         """
         keys: dict[str, None] = {}
-        parts = ("", forwarded) if forwarded else ("",)
+        parts = dict.fromkeys(("", *forwarded))
         for number, target in enumerate(targets):
             for part in parts:
                 keys[base_name(self.prefix, target, forwarded=part)] = None
@@ -381,10 +388,6 @@ class Cache:
 def _place(key: str) -> _Place:
     """Requests in another thread's event loop must be woken by that loop."""
     return asyncio.get_running_loop(), key
-
-
-def targets_of(urls: tuple[str, ...]) -> list[Target]:
-    return [target for url in urls if (target := target_of_url(url)) is not None]
 
 
 def _resident(reading: Reading, stored: StoredResponse) -> float:

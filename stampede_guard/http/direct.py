@@ -9,14 +9,14 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from stampede_guard.http.answer import marked
-from stampede_guard.http.cache import Cache, targets_of
+from stampede_guard.http.cache import Cache
 from stampede_guard.http.judging import judge, with_body
-from stampede_guard.http.requests.entries import base_name, target_of
+from stampede_guard.http.requests.entries import Target, base_name, target_of, target_of_url
 from stampede_guard.http.requests.exchange import Message, Receive, Send, as_fields, content_length
 from stampede_guard.http.requests.origin import tags_invalidated
 from stampede_guard.http.requests.paths import PathFilter
 from stampede_guard.http.requests.request import CacheRequest
-from stampede_guard.http.requests.requester import forwarded_part
+from stampede_guard.http.requests.requester import site_part
 from stampede_guard.http.requests.routes import Scope
 from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.directives import effective
@@ -85,9 +85,9 @@ async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, 
             response = Response(message["status"], fields)
             urls = invalidated_targets(request.method, request.target.url, response)
             if urls:
-                await cache.invalidate(
-                    [request.target, *targets_of(urls[1:])], request.scope, forwarded=request.forwarded_for
-                )
+                others = _alike(urls[1:], request.target.root)
+                places = (request.site, request.forwarded_for)
+                await cache.invalidate([request.target, *others], request.scope, forwarded=places)
             if groups := invalidated_groups(request.method, response):
                 await cache.invalidate_groups(tags_invalidated(groups, request.target, request.fields))
             if not message.get("trailers"):
@@ -124,14 +124,18 @@ async def _drop_others(scope: Scope, response: Response, cache: Cache, paths: Pa
     fields = as_fields(scope["headers"])
     target = target_of(scope, fields)
     if target is not None:
-        others = targets_of(invalidated_targets(scope["method"], target.url, response)[1:])
+        others = _alike(invalidated_targets(scope["method"], target.url, response)[1:], target.root)
         stored = [other for other in others if not paths.leaves({"path": other.path})]
         if stored:
-            names = {name for name, _ in fields}
-            told = forwarded_part(names, fields, scheme=target.scheme, host=target.host)
-            await cache.invalidate(stored, fields=fields, forwarded=told)
+            told = site_part({name for name, _ in fields}, fields, scheme=target.scheme, host=target.host)
+            await cache.invalidate(stored, fields=fields, forwarded=(f"{target.mount}{told}",))
         if groups := invalidated_groups(scope["method"], response):
             await cache.invalidate_groups(tags_invalidated(groups, target, fields))
+
+
+def _alike(urls: tuple[str, ...], root: str) -> list[Target]:
+    told = [target for url in urls if (target := target_of_url(url)) is not None]
+    return [one for target in told for one in target.alike(root)]
 
 
 _NAMES_OTHERS = frozenset({b"location", b"content-location", b"cache-group-invalidation"})

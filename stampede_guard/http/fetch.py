@@ -17,8 +17,8 @@ from stampede_guard.http.judging import (
     SERVER_ERRORS,
     arrived,
     judge,
-    names_somebody,
     replaces_errors,
+    requester_of,
     served_stale_for,
     with_body,
 )
@@ -76,14 +76,12 @@ class Fetch:
         self.status = 0
         self.gone = incoming is None
         self.collapsed = self.begun = self.handed_over = False
-        self.is_evidence = self.is_sure = False
+        self.is_evidence = self.is_sure = self.outdated = False
         self.shared_fields: Fields = ()
-        self.outdated = False
         self._in_background = incoming is None
-        self._incoming, self._send = incoming, send
+        self._incoming, self._send, self._bypassed = incoming, send, bypassed
         self._exchange: Exchange | None = None
         self.personal = self._stands_in = False
-        self._bypassed = bypassed
         self._before: VersionsBefore | None = None
         self._came, self._ends = 0.0, 0.0
         self._misplaced: StoredResponse | None = None
@@ -92,9 +90,7 @@ class Fetch:
 
     @functools.cached_property
     def requester(self) -> Requester:
-        told = self.request.requester
-        known = told.ordinary and names_somebody(self.request, self._cache.settings)
-        return told._replace(ordinary=False) if known else told
+        return requester_of(self.request, self._cache.settings)
 
     def leave(self) -> None:
         """The request has ended. Its tasks continue for others."""
@@ -184,7 +180,7 @@ class Fetch:
             once = refusals.ordinary and not is_about_one_request(self.status)
             mark = (TWICE if refusals.are_sure else ONCE) if once else AGAIN
             return Refusal(mark.mark, frozenset(refusals.identities))
-        if self._in_background and not (self.is_evidence and self.requester.ordinary):
+        if self._in_background and not self.failed and not (self.is_evidence and self.requester.ordinary):
             self._cache.in_vain.note_all(self._name)
         return msgspec.structs.replace(old, age=old.age + known.age, again=True)
 
@@ -383,8 +379,13 @@ class Fetch:
         exchange.go_live()
         if self.gone:
             exchange.cancel()
-        # Shared, and remembered for a moment: requests do not call a failing application one after the other.
-        raise OriginFailed(why)
+        if self.requester.ordinary:
+            # Shared, and remembered for a moment: requests do not call a failing application one after the other.
+            raise OriginFailed(why)
+        # Its own fields may be the reason. So others ask for themselves, and those like it do not for a moment.
+        self.refusal, self.personal, self.is_evidence = why, True, True
+        self._cache.failing.note(self._name, self.requester)
+        return REFUSED
 
     def _may_be_stale(self, old: StoredResponse) -> bool:
         known = previous()

@@ -15,7 +15,7 @@ from stampede_guard.http.requests.choosing import knows_users
 from stampede_guard.http.requests.exchange import content_length
 from stampede_guard.http.requests.origin import tag_of_path, tag_of_url, tags_of_groups
 from stampede_guard.http.requests.request import CacheRequest
-from stampede_guard.http.requests.requester import is_safe_listed
+from stampede_guard.http.requests.requester import Requester, is_safe_listed
 from stampede_guard.http.requests.settings import Settings
 from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.directives import MOST_SECONDS, Directives, effective
@@ -45,6 +45,7 @@ __all__ = [
     "lifetimes",
     "names_somebody",
     "replaces_errors",
+    "requester_of",
     "served_stale_for",
     "with_body",
 ]
@@ -297,7 +298,7 @@ def _known_by(request: CacheRequest, settings: Settings) -> AbstractSet[bytes]:
     if request.route is None:
         # A route has been chosen only if the request has nothing of that kind that is not in its key.
         known = settings.credentials({name for name, _ in request.fields})
-    if not known and "user" in request.scope and not knows_users(request.route) and has_user(request.scope):
+    if not known and not knows_users(request.route) and has_user(request.scope):
         return _BY_SCOPE
     return known
 
@@ -308,6 +309,12 @@ _BY_SCOPE = frozenset({b"user"})
 def names_somebody(request: CacheRequest, settings: Settings) -> bool:
     """Whether the request identifies its user, and its response might be stored for others."""
     return bool(_known_by(request, settings))
+
+
+def requester_of(request: CacheRequest, settings: Settings) -> Requester:
+    """Nobody who identifies himself is an ordinary one, whatever his fields show."""
+    told = request.requester
+    return told._replace(ordinary=False) if told.ordinary and names_somebody(request, settings) else told
 
 
 def is_anybodys(request: CacheRequest, settings: Settings) -> bool:

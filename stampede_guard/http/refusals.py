@@ -12,7 +12,7 @@ second one in the same flight, waiters like these two are released, because the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stampede_guard.errors import StampedeError
 from stampede_guard.http.uncacheable.marks import ENOUGH
@@ -20,7 +20,19 @@ from stampede_guard.http.uncacheable.marks import ENOUGH
 if TYPE_CHECKING:
     from stampede_guard.http.fetch import Fetch
 
-__all__ = ["ABOUT_THE_CLIENT", "ABOUT_THE_QUESTION", "ELSEWHERE", "OF_ONE_CLIENT", "OriginFailed", "Refusals"]
+__all__ = [
+    "ABOUT_THE_CLIENT",
+    "ABOUT_THE_QUESTION",
+    "ELSEWHERE",
+    "FAILED_SECONDS",
+    "OF_ONE_CLIENT",
+    "OriginFailed",
+    "Refusals",
+    "fail",
+]
+
+FAILED_SECONDS = 1.0
+"""A failing application is asked again after so long, as by the engine."""
 
 ABOUT_THE_CLIENT = frozenset({"authorization", "credentials"})
 """Refused because of the requester: another requester's response may be storable."""
@@ -36,6 +48,11 @@ BROKEN = frozenset({"no answer", "broken off"})
 
 class OriginFailed(StampedeError):
     """The application failed, and a stale response may be served instead (RFC 5861, 4)."""
+
+
+async def fail() -> Any:
+    """For a request that is not asked for now, because it would fail like those before it."""
+    raise OriginFailed("it has just failed for requests like this one")
 
 
 class Refusals:

@@ -195,7 +195,7 @@ class Visit:
             cache, self._request, found.key, incoming=self._incoming, send=self._send, bypassed=bypassed
         )
         cache.wait(found.key, fetch)
-        flight = asyncio.ensure_future(cache.fly(found, fetch.run, bypassed=bypassed))
+        flight = asyncio.ensure_future(cache.fly(found, fetch, bypassed=bypassed))
         flight.add_done_callback(retrieve)
         try:
             await done_within(None, flight, fetch.live)

@@ -13,9 +13,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from stampede_guard import CacheRoute
-from tests.http.asgi import request
-from tests.http.fleet import Fleet, cached, status_of
+from tests.http.asgi import request, scope_of
+from tests.http.fleet import App, Fleet, cached, start, status_of
 from tests.http.suite.play import Answer
+from tests.http.test_traps_poisoning import sent
 
 PAGES: Any = {"ttl": 60, "query": ("page",)}
 
@@ -94,3 +95,32 @@ async def test_what_somebody_refreshes_in_the_background_is_not_stored_for_other
         assert (await site.ask("me")).body == b"nobody"
         await site.fleet.settled()
         assert (await site.ask()).body == b"nobody"
+
+
+@pytest.mark.parametrize("routes", [[CacheRoute("/*", ttl=60)], []], ids=["a route", "no route"])
+@pytest.mark.parametrize(
+    "shown",
+    [lambda name: {"client_cert_name": f"CN={name}"}, lambda name: {"client_cert_chain": [f"-----{name}"]}],
+    ids=["name", "chain"],
+)
+async def test_a_certificate_of_the_client_is_a_credential(routes: Any, shown: Any) -> None:
+    """ASGI's TLS extension: no field shows it."""
+    app = App()
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        await start(send, {} if routes else cached())
+        await send({"type": "http.response.body", "body": repr(scope["extensions"]["tls"]).encode()})
+
+    app.handler = handler
+    async with Fleet(app, routes=routes) as fleet:
+        nobody = {"server_cert": None, "client_cert_name": None, "client_cert_chain": (), "cipher_suite": 1}
+        # The first responses let requests for this URL past the cache, until one can be stored.
+        for _ in range(3):
+            for tls in (nobody | shown("alice"), nobody | shown("bob"), nobody) if routes else (nobody,):
+                scope = scope_of("GET", "/", []) | {"extensions": {"tls": tls}}
+                _, body, told = await sent(fleet, scope)
+                assert body == repr(tls).encode()
+        assert "hit" in told
+        # Without a route, a response to somebody is not stored for others.
+        scope = scope_of("GET", "/2", []) | {"extensions": {"tls": nobody | shown("alice")}}
+        assert "stored" not in (await sent(fleet, scope))[2]

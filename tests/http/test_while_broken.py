@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from stampede_guard.http.requests.routes import CacheRoute
-from tests.http.fleet import App, Fleet, status_of
+from tests.http.fleet import App, Fleet, start, status_of
+from tests.http.test_herd import joined
 
 CC = "cache-control"
 
@@ -83,3 +85,92 @@ async def test_a_stored_error_replaces_no_newer_one() -> None:
     app = App({CC: "max-age=10"}, status=503)
     async with Fleet(app) as fleet:
         assert "hit" not in (await broken(fleet, app, after=17))[1]
+
+
+# --- for one requester only ----------------------------------------------------------------------
+
+KINDS = {"an exception": 0, "a status": 503, "in mid-body": 200}
+
+
+def failing_for(app: App, status: int, *names: bytes) -> App:
+    """Fails for requests with one of these fields."""
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        await app.go.wait()
+        fails = any(name in names for name, _ in scope["headers"])
+        if fails and not status:
+            raise LookupError("no such field")
+        length = {"content-length": "8"} if fails and status == 200 else {}
+        await start(send, app.headers | length, status if fails else 200)
+        if length:
+            await send({"type": "http.response.body", "body": b"ans", "more_body": True})
+            raise LookupError("in mid-body")
+        await send({"type": "http.response.body", "body": b"answer %d" % number})
+
+    app.handler = handler
+    return app
+
+
+async def provoked(fleet: Fleet, status: int, **fields: str) -> None:
+    """A stale response replaces the error, unless its client has read a part of the new one."""
+    try:
+        assert (await fleet.get(**fields)).body == b"answer 1"
+    except (LookupError, AssertionError):
+        assert status == 200
+    await fleet.settled()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("told", ["max-age=10", "max-age=10, stale-while-revalidate=60"])
+async def test_one_bad_request_a_second_keeps_nobody_else_on_the_stale_response(kind: str, told: str) -> None:
+    app = failing_for(App({CC: told}), KINDS[kind], b"x-bad")
+    async with Fleet(app) as fleet:
+        await fleet.get()
+        fleet.clock.advance(15)
+        await provoked(fleet, KINDS[kind], x_bad="1")
+        await fleet.get()
+        await fleet.settled()
+        answer = await fleet.get()
+        assert answer.body == b"answer 3"
+        assert "hit; ttl=10" in status_of(answer)
+
+
+@pytest.mark.parametrize("kind", ["an exception", "a status"])
+async def test_those_for_whom_it_has_failed_do_not_ask_again_at_once(kind: str) -> None:
+    app = failing_for(App({CC: "max-age=10"}), KINDS[kind], b"x-bad")
+    async with Fleet(app) as fleet:
+        await fleet.get()
+        fleet.clock.advance(15)
+        for value in ("1", "1", "2", "2", "3", "4"):
+            await provoked(fleet, KINDS[kind], x_bad=value)
+        # Two that are not alike speak for all with fields of their own.
+        assert app.calls == 3
+        fleet.clock.advance(2)
+        await provoked(fleet, KINDS[kind], x_bad="3")
+        assert app.calls == 4
+
+
+async def test_those_who_wait_behind_a_bad_request_get_a_new_response() -> None:
+    app = failing_for(App({CC: "max-age=10"}), 0, b"x-bad")
+    async with Fleet(app) as fleet:
+        await fleet.get()
+        fleet.clock.advance(15)
+        app.go.clear()
+        bad = asyncio.ensure_future(fleet.get(x_bad="1"))
+        await joined(fleet, 1)
+        alike, others = fleet.herd(9, x_bad="1"), fleet.herd(10)
+        await joined(fleet, 20)
+        app.go.set()
+        assert {answer.body for answer in await asyncio.gather(*others)} == {b"answer 3"}
+        assert {answer.body for answer in await asyncio.gather(bad, *alike)} <= {b"answer 1", b"answer 3"}
+        assert app.calls == 3
+
+
+async def test_an_ordinary_visitors_failure_still_counts_for_all() -> None:
+    app = failing_for(App({CC: "max-age=10"}), 503, b"accept")
+    async with Fleet(app) as fleet:
+        await fleet.get()
+        fleet.clock.advance(15)
+        for _ in range(3):
+            answer = await fleet.get(accept="*/*")
+            assert (answer.body, app.calls) == (b"answer 1", 2)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stampede_guard.http.requests import requester
+from stampede_guard.http.requests.settings import Settings
 from stampede_guard.http.spec.fields import is_of_one_requester
 from tests.http.fleet import App, Fleet, cached, start, status_of
 from tests.traps.test_http import MODIFIED, at_once, telling
@@ -30,6 +31,44 @@ async def test_a_field_that_opens_something_is_a_credential_however_it_is_spelle
         assert middleware.settings.credentials({name.encode()})
         await fleet.get("/", **{name: "secret"})
         assert "hit" not in status_of(await fleet.get("/"))
+
+
+JOINED = """
+x-tenantid tenantid xtenantid
+x_tenantid x.tenant.id x-clientid clientid x-customerid x-accountid accountid x-orgid orgid
+x-organizationid
+x-companyid x-deviceid x-memberid x-employeeid x-merchantid x-workspaceid x-storeid x-shopid x-subjectid
+x-loginuser
+x-loginid x-useremail x-userrole x-currentuser x-userpassword authkey x-secretkey x-appkey appkey x-privatekey
+x-licensekey x-userkey x-subscriptionkey subscriptionkey x-sessionkey x-apisecret apisecret x-clientsecret x-appsecret
+x-apisignature x-accesscode x-access-code x-cartid x-cart-id x-guestid x-guest-id x-playerid x-player-id
+""".split()
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_a_field_that_tells_one_user_from_another_counts_without_its_dashes_too(name: str) -> None:
+    assert Settings().credentials({name.encode()})
+
+
+ORDINARY = """
+accept accept-charset accept-encoding accept-language access-control-request-headers access-control-request-method
+cache-control cf-connecting-ip cf-ipcountry cf-ray connection content-length content-type dnt forwarded host
+if-match if-modified-since if-none-match if-range if-unmodified-since keep-alive keepalive origin pragma priority range
+referer
+save-data sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-ch-prefers-color-scheme sec-fetch-dest sec-fetch-mode
+sec-fetch-site sec-fetch-user sec-gpc sec-purpose te traceparent tracestate true-client-ip upgrade-insecure-requests
+user-agent useragent x-useragent x-user-agent via x-amz-cf-id x-amzn-trace-id x-b3-sampled x-b3-spanid x-b3-traceid
+x-cachekey idempotencykey x-client-data x-clientdata x-clientname x-clientversion x-client-version x-cloud-trace-context
+x-correlation-id x-correlationid x-debug x-forwarded-for x-forwarded-host x-forwarded-port x-forwarded-prefix
+x-forwarded-proto x-forwarded-server x-forwardedfor x-keyword author x-coauthor x-apiversion x-appname x-appversion
+x-purpose x-real-ip x-realip x-request-id x-requestid x-request-start x-requested-with x-requestedwith x-sortkey
+x-traceid
+""".split()
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_what_browsers_and_proxies_send_tells_nobody_from_another(name: str) -> None:
+    assert not Settings().credentials({name.encode()})
 
 
 @pytest.mark.parametrize(

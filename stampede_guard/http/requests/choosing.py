@@ -66,7 +66,7 @@ class Routing:
                     return RouteChoice(passed="user", user=None)
                 if not user and self._has_credentials(route, fields, names):
                     return RouteChoice(passed="credentials")
-                if not user and "user" in scope and not knows_users(route) and has_user(scope):
+                if not user and not knows_users(route) and has_user(scope):
                     return RouteChoice(passed="credentials")
                 has_body = scope["method"] in ("POST", "QUERY")
                 choice = RouteChoice(route) if has_body else self.by_key(route, scope)

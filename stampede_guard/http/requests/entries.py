@@ -13,6 +13,7 @@ import re
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from stampede_guard.http.queries.rules import simplified
 from stampede_guard.http.requests.routes import CacheRoute, Scope
@@ -40,7 +41,8 @@ _PORTS = {"http": ":80", "https": ":443"}
 
 class Target(msgspec.Struct, frozen=True):
     """The target of a request. `path` and `query` are the bytes of the request, as text in Latin-1. `rewritten` is
-    the path that the application sees, if it is another one.
+    the path that the application sees, if it is another one. `root` is what a dispatcher, or a proxy, has cut off the
+    path: routes match without it, and two applications with different ones share no entry.
     """
 
     scheme: str
@@ -48,6 +50,23 @@ class Target(msgspec.Struct, frozen=True):
     path: str
     query: str
     rewritten: str = ""
+    root: str = ""
+
+    @property
+    def mount(self) -> str:
+        """The part of the key for its root. Nothing else there is in quotes."""
+        return repr(self.root) if self.root else ""
+
+    def place(self, told: str) -> str:
+        """The part of the key for where it came from. `told`: by its fields."""
+        return f"{self.mount}{self.rewritten}{told}"
+
+    def alike(self, root: str) -> list[Target]:
+        """What a URL in the response of an application with this root may mean: it may contain the root, or lack it."""
+        if not root:
+            return [self]
+        below = [replace(self, path=self.path[len(root) :], root=root)] if _is_under(self.path, root) else []
+        return [self, replace(self, root=root), *below]
 
     @property
     def url(self) -> str:
@@ -69,8 +88,9 @@ def target_of(scope: Scope, fields: Fields) -> Target | None:
     else:
         server = scope.get("server") or ("", None)
         host = f"{server[0]}:{server[1]}"
-    told = str(scope.get("path", "/"))
-    path = (scope.get("raw_path") or b"").partition(b"?")[0] or _quoted(_under_its_root(told, scope))
+    told, root = str(scope.get("path", "/")), str(scope.get("root_path") or "").rstrip("/")
+    raw = (scope.get("raw_path") or b"").partition(b"?")[0]
+    path = raw or _quoted(told if _is_under(told, root) else f"{root}{told}")
     if path[:1] != b"/":
         return None
     query = scope.get("query_string") or b""
@@ -78,8 +98,11 @@ def target_of(scope: Scope, fields: Fields) -> Target | None:
     if len(host) + len(path) + len(query) > _LONGEST:
         return None
     came = path.decode("latin-1")
-    rewritten = "" if came == told or unquote(came) == told else told
-    return Target(scheme, host, came, query.decode("latin-1"), rewritten)
+    if not raw or not root or _is_under(came, root) or _is_under(unquote(came), root):
+        root = ""
+    seen = told[len(root) :] if root and _is_under(told, root) else told
+    rewritten = "" if came == seen or unquote(came) == seen else told
+    return Target(scheme, host, came, query.decode("latin-1"), rewritten, root)
 
 
 def _host(line: bytes) -> str | None:
@@ -91,12 +114,11 @@ def _host(line: bytes) -> str | None:
 _known_host = functools.lru_cache(maxsize=256)(_host)
 
 
-def _under_its_root(path: str, scope: Scope) -> str:
-    """In ASGI, `path` begins with `root_path`. Some dispatchers cut it off for what they mount. Then two mounted
-    applications of one guard have the same paths.
+def _is_under(path: str, root: str) -> bool:
+    """In ASGI, `path` begins with `root_path`. Some dispatchers cut it off for what they mount, also off `raw_path`.
+    Then two mounted applications of one guard have the same paths.
     """
-    root = str(scope.get("root_path") or "").rstrip("/")
-    return path if path == root or path.startswith(f"{root}/") else f"{root}{path}"
+    return not root or path == root or path.startswith(f"{root}/")
 
 
 def _quoted(path: str) -> bytes:

@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 from stampede_guard.engine.engine import EVERYWHERE, OF_ORIGIN
 from stampede_guard.engine.tags.templates import tag_key
 from stampede_guard.http.requests.entries import Target, selected
-from stampede_guard.http.requests.requester import told_places
+from stampede_guard.http.requests.requester import of_site, told_places
 from stampede_guard.http.requests.routes import CacheRoute
 from stampede_guard.http.spec.message import Fields
 
@@ -22,15 +22,13 @@ __all__ = [
     "tags_of_urls",
 ]
 
-_OF_AN_ORIGIN = (b"host", b"proto", b"port", b"scheme", b"server", b"forwarded")
-
 
 def origin_of(target: Target, fields: Fields) -> str:
     """Scheme and host, and what a proxy says of them: two tenants behind one proxy are two origins."""
     own = f"{target.scheme}://{target.host}"
     names = {name for name, _ in fields}
     told = told_places(names, fields, scheme=target.scheme, host=target.host)
-    beside = sorted({pair for pair in told if any(part in pair[0] for part in _OF_AN_ORIGIN)})
+    beside = sorted(set(of_site(told)))
     return own if not beside else f"{own} {beside!r}"
 
 
@@ -59,11 +57,11 @@ def tags_invalidated(groups: Iterable[str], target: Target, fields: Fields) -> t
 
 
 def tag_of_url(target: Target, fields: Fields, route: CacheRoute | None = None) -> str:
-    """The tag of all that QUERY requests of one URL have stored, whatever their bodies, and of all its entries for
-    single users and cookies. `route`: on which they were stored.
+    """The tag of all that QUERY requests of one URL have stored, whatever their bodies, and of all its entries whose
+    names a change cannot tell: see `CacheRequest.is_one_of_many`. `route`: on which they were stored.
     """
     query = target.query if route is None else selected(target.query, route)
-    return tag_key(f"query:{origin_of(target, fields)} {target.path}?{query}")
+    return tag_key(f"query:{origin_of(target, fields)} {target.root}{target.path}?{query}")
 
 
 def tag_of_path(path: str) -> str:

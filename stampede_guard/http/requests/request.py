@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stampede_guard.http.requests.choosing import RouteChoice
 from stampede_guard.http.requests.entries import Target, target_of
@@ -18,6 +19,7 @@ from stampede_guard.http.requests.requester import (
     is_safe_listed,
     overrides_method,
     requester,
+    site_part,
 )
 from stampede_guard.http.requests.routes import CacheRoute, Scope
 from stampede_guard.http.requests.stored import StoredResponse
@@ -48,9 +50,9 @@ class CacheRequest(msgspec.Struct, frozen=True):
     """`part`: what belongs to its name beside the URL, on a route or by its body. `passed`: why the matching route
     does not apply. `plain`: without conditions and range, so a stored response answers it unchanged. `asked`: the
     client's caching directives; None = none, or they are ignored here. `asking`: the fields, without ignored ones.
-    `forwarded_for`: the URL that a proxy was asked for, from its fields. `overridden`: it may be meant as a
-    request with another method. `body`: of a QUERY, and of a POST that a route answers from the store; None for
-    all others. `user`: whose private entries it asks; empty = those of all.
+    `forwarded_for`: the URL that a proxy or a dispatcher was asked for, from fields and scope. `overridden`: it may be
+    meant as a request with another method. `body`: of a QUERY, and of a POST that a route answers from the store; None
+    for all others. `user`: whose private entries it asks; empty = those of all.
     """
 
     scope: Scope
@@ -112,8 +114,9 @@ class CacheRequest(msgspec.Struct, frozen=True):
             wanted,
             asked,
             has_body,
-            target.rewritten
-            + ("" if ordinary else forwarded_part(names, fields, scheme=target.scheme, host=target.host)),
+            target.place(
+                "" if ordinary else forwarded_part(names, fields, scheme=target.scheme, host=target.host)
+            ),
             not ordinary and overrides_method(names),
             asking,
             user=choice.user or "",
@@ -130,15 +133,37 @@ class CacheRequest(msgspec.Struct, frozen=True):
 
     @property
     def is_one_of_many(self) -> bool:
-        """Whether its URL has entries whose names cannot be told from it: of other bodies, users or cookies."""
-        keyed = self.route is not None and bool(self.route.cookie_names)
-        return keyed or bool(self.user) or self.method == "QUERY"
+        """Whether its URL has entries whose names a change cannot tell: of other bodies, users, cookies or keys of a
+        route, or of other ways on which a request came.
+        """
+        route = self.route
+        if self.user or self.method == "QUERY" or (route is not None and route.cookie_names):
+            return True
+        if self.method == "POST":
+            # Only time ends what a route for POST has stored.
+            return False
+        return (route is not None and route.key is not None) or self.forwarded_for not in ("", self.site)
+
+    @property
+    def site(self) -> str:
+        """The part of its key that a change shares, whatever its own path or proxy: see `forwarded_for`."""
+        names = {name for name, _ in self.fields}
+        told = site_part(names, self.fields, scheme=self.target.scheme, host=self.target.host)
+        return f"{self.target.mount}{told}"
 
     @property
     def is_searchable(self) -> bool:
         """Whether No-Vary-Search may concern it. The query of a route is the operator's decision, unless it counts
         verbatim."""
         return self.method in ("GET", "HEAD") and (self.route is None or self.route.query == "verbatim")
+
+    def for_body(self) -> CacheRequest:
+        """A HEAD as a GET: what a HEAD returns cannot replace a body."""
+        return (
+            replace(self, method="GET", scope={**self.scope, "method": "GET"})
+            if self.method == "HEAD"
+            else self
+        )
 
     def without_range(self) -> Fields:
         return without(self.fields, (*CONDITIONS, b"range"))

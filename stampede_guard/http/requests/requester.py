@@ -12,6 +12,7 @@ from typing import NamedTuple
 from stampede_guard.http.requests.routes import Scope
 from stampede_guard.http.spec.fields import members
 from stampede_guard.http.spec.message import Fields
+from stampede_guard.http.users.words import BESIDE, words_of
 
 __all__ = [
     "ALWAYS",
@@ -23,8 +24,10 @@ __all__ = [
     "Requester",
     "is_credential",
     "is_safe_listed",
+    "of_site",
     "overrides_method",
     "requester",
+    "site_part",
     "told_places",
 ]
 
@@ -133,9 +136,12 @@ _NAMING_PAIRS = (
     b"act-as",
     b"acting-",
     b"behalf",
+    b"cart-id",
     b"client-id",
     b"device-id",
+    b"guest-id",
     b"installation-id",
+    b"player-id",
     b"run-as",
     b"shop-id",
     b"site-id",
@@ -143,6 +149,7 @@ _NAMING_PAIRS = (
     b"visitor-id",
 )
 _SPEAKING_PAIRS = (
+    b"access-code",
     b"client-dn",
     b"client-verify",
     b"init-data",
@@ -172,6 +179,7 @@ _BEGINNINGS = (
     b"x-credential-",
     b"tailscale-user-",
 )
+_WORDS = _SPEAKING | _NAMING | BESIDE
 
 
 def _remembered(rule: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
@@ -187,22 +195,27 @@ def is_credential(name: bytes) -> bool:
     """Whether a field with this name proves who the requester is, by the usual names of such fields. `name` is in
     lower case.
     """
-    name = name.replace(b"_", b"-")
-    if name in ORDINARY or name in _KEYS_OF_REQUESTS:
+    plain = name.replace(b"_", b"-")
+    if plain in ORDINARY or plain in _KEYS_OF_REQUESTS:
         return False
-    if name in ALWAYS or name.startswith(_BEGINNINGS) or any(pair in name for pair in _SPEAKING_PAIRS):
+    if plain in ALWAYS or plain.startswith(_BEGINNINGS) or plain.rpartition(b"-")[2].endswith(_ENDINGS):
         return True
-    parts = name.split(b"-")
-    return not _SPEAKING.isdisjoint(parts) or parts[-1].endswith(_ENDINGS)
+    words = words_of(name, _WORDS)
+    return not _SPEAKING.isdisjoint(words) or _has_pair(words, _SPEAKING_PAIRS)
 
 
 @_remembered
 def names_a_user(name: bytes) -> bool:
     """Whether a field with this name states the user of the request, without a proof."""
-    name = name.replace(b"_", b"-")
-    if name in ORDINARY or b"user-agent" in name:
+    if (plain := name.replace(b"_", b"-")) in ORDINARY or b"user-agent" in plain:
         return False
-    return any(pair in name for pair in _NAMING_PAIRS) or not _NAMING.isdisjoint(name.split(b"-"))
+    words = words_of(name, _WORDS)
+    return not _NAMING.isdisjoint(words) or _has_pair(words, _NAMING_PAIRS)
+
+
+def _has_pair(words: list[bytes], pairs: tuple[bytes, ...]) -> bool:
+    told = b"-".join(words)
+    return any(pair in told for pair in pairs)
 
 
 def is_safe_listed(fields: Fields) -> bool:
@@ -259,6 +272,17 @@ _PLACES = frozenset(
 _PLACES_BEGIN = (b"x-forwarded-", b"x-original-", b"x-rewrite-", b"x-override-")
 _OF_CLIENTS = frozenset({b"x-forwarded-for", b"x-forwarded-client-ip", b"x-original-forwarded-for"})
 """Addresses of clients, which differ for each request."""
+_OF_ORIGINS = frozenset(
+    b"""
+    cf-visitor cloudfront-forwarded-proto forwarded front-end-https proxy-host x-appservice-proto x-forwarded-host
+    x-forwarded-port x-forwarded-prefix x-forwarded-proto x-forwarded-protocol x-forwarded-scheme x-gateway-host x-host
+    x-http-host-override x-original-host x-original-proto x-original-scheme x-proxy-host x-real-host x-scheme
+    x-script-name x-server-name x-url-scheme
+    """.split()
+)
+"""Those that tell the site which was asked, and are equal for all its requests. Others may differ from one request to
+the next, as a path, the version of TLS or the name of a proxy does, so they must not hide an entry from a change.
+"""
 
 
 @_remembered
@@ -282,6 +306,18 @@ def forwarded_part(names: AbstractSet[bytes], fields: Fields, *, scheme: str, ho
     told = told_places(names, fields, scheme=scheme, host=host)
     # In the order of each field's lines: an application may believe the first or the last.
     return repr(sorted(told, key=lambda pair: pair[0])) if told else ""
+
+
+def site_part(names: AbstractSet[bytes], fields: Fields, *, scheme: str, host: str) -> str:
+    """That of a request that only says which site was asked."""
+    told = of_site(told_places(names, fields, scheme=scheme, host=host))
+    return repr(sorted(told, key=lambda pair: pair[0])) if told else ""
+
+
+def of_site(told: Fields | list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Of these places, those of all requests to one site."""
+    found = [pair for pair in told if pair[0].replace(b"_", b"-") in _OF_ORIGINS]
+    return found and found + [pair for pair in told if pair[0] == b"host"]
 
 
 def told_places(

@@ -32,15 +32,19 @@ def freshened(stored: Response, answer: Response) -> Response:
 
 
 def head_verdict(stored: Response, answer: Response) -> str:
-    """RFC 9111, 4.3.5: `update` the stored response to a GET, `outdated` if it has changed, or `other`."""
+    """RFC 9111, 4.3.5: `update` the stored response to a GET, `outdated` if it has changed, or `other`: nothing shows
+    either. A length alone shows only a change: 1. A price of 10 becomes 20. 2. A monitor asks with HEAD. 3. Updated,
+    the old price would be served for another lifetime, and for ever if the monitor comes in time.
+    """
     if not 200 <= answer.status < 400 or answer.status in (206, 304):
         # A failed HEAD says nothing about a GET: frameworks answer 405 if only GET has a handler.
         return "other"
     if answer.status != stored.status:
         return "outdated"
-    if same_representation(stored.fields, answer.fields) == "other":
+    same = same_representation(stored.fields, answer.fields)
+    if same == "other":
         return "outdated"
     length = lines(answer.fields, b"content-length")
     if length and length[0] != b"%d" % len(stored.body):
         return "outdated"
-    return "update"
+    return "update" if same == "same" else "other"

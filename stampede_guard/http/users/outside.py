@@ -1,4 +1,4 @@
-"""What other middlewares have put into the scope: a session, and who the user is.
+"""What other middlewares, or the server, have put into the scope: a session, and who the user is.
 
 The fields of a middleware around this one are not yet in the response.
 
@@ -36,4 +36,10 @@ def has_user(scope: Mapping[str, Any]) -> bool:
     without `is_authenticated` is a user; Starlette's for nobody has it, and says False.
     """
     user = scope.get("user")
-    return bool(user) and bool(getattr(user, "is_authenticated", True))
+    return (bool(user) and bool(getattr(user, "is_authenticated", True))) or _has_certificate(scope)
+
+
+def _has_certificate(scope: Mapping[str, Any]) -> bool:
+    """Of the client, as a server tells by ASGI's TLS extension."""
+    tls = (scope.get("extensions") or {}).get("tls")
+    return isinstance(tls, Mapping) and bool(tls.get("client_cert_name") or tls.get("client_cert_chain"))

@@ -4,8 +4,8 @@ Not shared: methods other than GET and HEAD; without a `key=`, requests with coo
 field that names a user, as the HTTP cache knows them. The same for a user whom the web server has authenticated.
 
 Not stored: a status other than 200; a stream; a response with a cookie or a CSRF token, whose view used the session or
-added a message; `Cache-Control: private`, `no-store` or `no-cache`; without a `key=`, `Vary` on anything but cookies,
-languages and Authorization.
+added a message; `Cache-Control: private`, `no-store` or `no-cache`; without a `key=`, `Vary` on anything but cookies
+and Authorization.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ __all__ = [
 ]
 
 _SHARED, _OWN = b"s", b"o"
-_COVERED = frozenset({"cookie", "authorization", "accept-language"})
-"""Requests with the first two are not shared; the language is in the key."""
+_COVERED = frozenset({"cookie", "authorization"})
+"""Requests with these are not shared. Accept-Language is not covered, although the chosen language is in the key:
+Django's LocaleMiddleware adds it after the view, so a view that names it has read the field itself.
+"""
 _OF_SERVERS = ("REMOTE_USER", "SSL_CLIENT_S_DN", "SSL_CLIENT_CERT")
 """Where a web server tells a WSGI application who the user is."""
 _PRIVATE = frozenset({"private", "no-store", "no-cache"})
@@ -93,12 +95,15 @@ def view_name(view: Any) -> str:
 
 
 def view_key(request: HttpRequest, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """The URL is the one that the view sees. `build_absolute_uri` resolves dots in it, and quotes its query: then a
+    client could store its own `/files/EVIL/../b` for those who ask for `/files/b`.
+    """
     fields = _fields(request)
     told = forwarded_part(
         {name for name, _ in fields}, fields, scheme=request.scheme, host=request.get_host()
     )
     return (
-        request.method, request.build_absolute_uri(), told,
+        request.method, request.scheme, request.get_host(), request.path, request.META.get("QUERY_STRING", ""), told,
         translation.get_language(), timezone.get_current_timezone_name(),
         *args, *(part for item in sorted(kwargs.items()) for part in item),
     )  # fmt: skip

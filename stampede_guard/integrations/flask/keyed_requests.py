@@ -18,7 +18,7 @@ from flask import g, request
 
 from stampede_guard.values.codec.attributes import per_class
 
-__all__ = ["OF_COPIES", "KeyedEnviron", "environ_of", "looked_for_in_g", "note_address", "note_g"]
+__all__ = ["A_TYPE", "OF_COPIES", "KeyedEnviron", "environ_of", "looked_for", "note_address", "note_g"]
 
 OF_COPIES = frozenset(
     {"host", "cache-control", "pragma", "range", "if-range", "if-match", "if-none-match"}
@@ -26,10 +26,14 @@ OF_COPIES = frozenset(
 )
 """Without them, the complete response is right for all. A request with a body is not shared, so none is chunked."""
 _OF_ALL = (
-    "CONTENT_", "GATEWAY_INTERFACE", "PATH_INFO", "QUERY_STRING", "RAW_URI", "REQUEST_", "SCRIPT_NAME", "SERVER_",
+    "CONTENT_LENGTH", "GATEWAY_INTERFACE", "PATH_INFO", "QUERY_STRING", "RAW_URI", "REQUEST_", "SCRIPT_NAME", "SERVER_",
     "flask.", "werkzeug.", "wsgi.",
 )  # fmt: skip
 """Names in the environment of a WSGI application that do not tell one client from another, or are in the key."""
+_TYPE = "CONTENT_TYPE"
+"""A field of the request like any other, but WSGI writes its name without HTTP_."""
+A_TYPE = "Content-Type"
+"""Among what a view looked for. No name in `g` has a dash."""
 _LOOKS_IN_G = ("__getattr__", "__contains__", "get", "pop")
 _FRAMES = 12
 """From Flask-Login's look at a header field to the environment of the request."""
@@ -38,7 +42,8 @@ _FRAMES = 12
 class KeyedEnviron(dict[str, Any]):
     """`missed`: what the view looked for, and the key does not have. Header fields are in lower case. Anything else is
     written as the view reads it, `request.remote_addr`. `missed_all`: the view read all of them. `missed_in_g`: names
-    that it looked for in `g`, which is empty at first.
+    that it looked for in `g`, which is empty at first. `missed_type`: it looked for a Content-Type. Few requests
+    without a body have one, so only these do not get the response.
     """
 
     def __init__(self, given: dict[str, Any], known: AbstractSet[str]) -> None:
@@ -49,7 +54,7 @@ class KeyedEnviron(dict[str, Any]):
     def forget(self) -> None:
         self.missed: set[str] = set()
         self.missed_in_g: set[str] = set()
-        self.missed_all = False
+        self.missed_all = self.missed_type = False
 
     def __getitem__(self, name: str) -> Any:
         self._look_at(name)
@@ -95,7 +100,9 @@ class KeyedEnviron(dict[str, Any]):
         """Only for missing names: a view, or a library that it uses, may also keep data of its own here."""
         if not isinstance(name, str) or super().__contains__(name):
             return
-        if name.startswith("HTTP_"):
+        if name == _TYPE:
+            self.missed_type = self.missed_type or "content-type" not in self._known
+        elif name.startswith("HTTP_"):
             self.look_for(name[5:].replace("_", "-").lower())
         elif not name.startswith(_OF_ALL):
             self.look_for(name.replace("_", "-").lower(), f"request.environ[{name!r}]")
@@ -114,9 +121,10 @@ def note_g() -> None:
         object.__setattr__(held, "__class__", _noting(type(held)))
 
 
-def looked_for_in_g(environ: KeyedEnviron) -> list[str]:
-    """What the view looked for in `g`, and did not put there itself, as it does with a connection."""
-    return sorted(environ.missed_in_g - vars(_held_g()).keys()) if environ.missed_in_g else []
+def looked_for(environ: KeyedEnviron) -> list[str]:
+    """What the view looked for in `g`, and did not put there itself, as it does with a connection. And `A_TYPE`."""
+    found = sorted(environ.missed_in_g - vars(_held_g()).keys()) if environ.missed_in_g else []
+    return [A_TYPE, *found] if environ.missed_type else found
 
 
 def _held_g() -> Any:
@@ -182,4 +190,9 @@ def environ_of(url: Any, query: str) -> dict[str, Any]:
         "SERVER_PROTOCOL": "HTTP/1.1", "HTTP_HOST": host,
         "wsgi.version": (1, 0), "wsgi.url_scheme": scheme, "wsgi.input": io.BytesIO(), "wsgi.errors": sys.stderr,
         "wsgi.multithread": True, "wsgi.multiprocess": True, "wsgi.run_once": False,
-    } | {f"HTTP_{field.upper().replace('-', '_')}": value for field, value in fields if value is not None}  # fmt: skip
+    } | {_in_environ(field): value for field, value in fields if value is not None}  # fmt: skip
+
+
+def _in_environ(field: str) -> str:
+    name = field.upper().replace("-", "_")
+    return name if name == _TYPE else f"HTTP_{name}"

@@ -13,7 +13,7 @@ from typing import Any
 
 from stampede_guard.http.spec.message import Fields
 from stampede_guard.http.spec.validation import is_not_modified
-from stampede_guard.integrations.flask.keyed_requests import KeyedEnviron
+from stampede_guard.integrations.flask.keyed_requests import A_TYPE, KeyedEnviron
 from stampede_guard.values.codec.builtin import dumps, loads
 
 __all__ = ["OWN", "bytes_of", "may_be_stored", "reason_against", "response_from"]
@@ -74,7 +74,7 @@ def _ignored(read: str) -> str:
 
 
 def bytes_of(response: Any, looked_for: list[str]) -> bytes:
-    """`looked_for`: what the view looked for in `g`, and did not find."""
+    """`looked_for`: what the view looked for, mostly in `g`, and did not find."""
     kind = _STORED if response.status_code == 200 else _SHARED
     headers = [[name, value] for name, value in response.headers.items() if name.lower() != "content-length"]
     parts = [response.status, headers, response.get_data()]
@@ -88,13 +88,14 @@ def may_be_stored(body: bytes) -> bool:
 def response_from(body: bytes, kind: Any, asked: Any, own: Any, *, now: float) -> Any:
     """A response of this caller's own, of the class `kind`. `asked`: the fields of the caller's request.
 
-    `own`: the caller's `g`. If the view would have found something there, this returns the name instead.
+    `own`: the caller's `g`. If the view would have found something there, or a Content-Type, this returns the name
+    instead.
 
     It is a 304 if the client has this response already, by the validator that the view gave (RFC 9110, 13.1).
     """
     status, headers, data, *others = loads(body[1:])
     for name in others[0] if others else ():
-        if name in own:
+        if A_TYPE in asked if name == A_TYPE else name in own:
             return name
     response = kind(data, status=status)
     response.headers.clear()

@@ -32,10 +32,11 @@ from stampede_guard.http.requests.requester import SAFE, is_credential, names_a_
 from stampede_guard.integrations.flask.contexts import explained
 from stampede_guard.integrations.flask.helpers import AppState, Faces, named_like
 from stampede_guard.integrations.flask.keyed_requests import (
+    A_TYPE,
     OF_COPIES,
     KeyedEnviron,
     environ_of,
-    looked_for_in_g,
+    looked_for,
     note_address,
     note_g,
 )
@@ -62,6 +63,10 @@ _OF_SERVERS = ("REMOTE_USER", "SSL_CLIENT_S_DN", "SSL_CLIENT_CERT")
 _OF_G = (
     "a response of %s() is computed for callers with g.%s: the view looks for it, and a `before_request` function has "
     "set it. To share such responses, cache a function that takes the value as an argument, and call it in the view"
+)
+_OF_TYPE = (
+    "a response of %s() is computed for callers with a %s: the view looks for it. To share such responses, write "
+    "vary=('Content-Type',), or ignore= if they do not depend on it"
 )
 _URL, _QUERY = "stampede_guard_url", "stampede_guard_query"
 
@@ -173,6 +178,8 @@ def _relay(view: Any, name: str, asked: _Asked) -> Any:
                 response = app.make_response(app.ensure_sync(view)(*args, **kwargs))
             except Exception:
                 # It may have failed because a field is missing here. The caller's own request decides.
+                if environ.missed_type:
+                    environ.missed.add("content-type")
                 reason = reason_of_looks(environ)
                 if reason is None:
                     raise
@@ -183,7 +190,7 @@ def _relay(view: Any, name: str, asked: _Asked) -> Any:
                 if reason is None:
                     if getattr(session, "accessed", False):
                         response.vary.add("Cookie")
-                    return bytes_of(response, looked_for_in_g(environ))
+                    return bytes_of(response, looked_for(environ))
                 response.close()
         if reason not in told:
             told.add(reason)
@@ -227,7 +234,7 @@ def _serving(view: Any, faces: Faces, asked: _Asked) -> Any:
                     return made
                 if made not in told_of_g:
                     told_of_g.add(made)
-                    log.warning(_OF_G, view.__qualname__, made)
+                    log.warning(_OF_TYPE if made == A_TYPE else _OF_G, view.__qualname__, made)
         if fields and not told:
             told.add(fields[0])
             log.info(

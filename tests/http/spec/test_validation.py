@@ -152,8 +152,11 @@ def test_which_stored_response_an_answer_is_about(stored: Fields, answer: Fields
 @pytest.mark.parametrize(
     ("status", "fields", "expected"),
     [
-        (200, (), "update"),
-        (200, ((b"content-length", b"3"),), "update"),
+        (200, ((b"etag", b'"a"'),), "update"),
+        (200, ((b"etag", b'"a"'), (b"content-length", b"3")), "update"),
+        (200, ((b"etag", b'"a"'), (b"content-length", b"4")), "outdated"),
+        (200, (), "other"),
+        (200, ((b"content-length", b"3"),), "other"),
         (200, ((b"content-length", b"4"),), "outdated"),
         (200, ((b"etag", b'"b"'),), "outdated"),
         (204, (), "outdated"),
@@ -165,3 +168,10 @@ def test_which_stored_response_an_answer_is_about(stored: Fields, answer: Fields
 )
 def test_the_answer_to_a_head(status: int, fields: Fields, expected: str) -> None:
     assert head_verdict(Response(200, ((b"etag", b'"a"'),), b"abc"), Response(status, fields)) == expected
+
+
+def test_only_a_validator_of_a_head_shows_that_the_stored_body_is_current() -> None:
+    dated = Response(200, ((b"last-modified", b"x"),), b"abc")
+    assert head_verdict(dated, Response(200, ((b"last-modified", b"x"),))) == "update"
+    assert head_verdict(dated, Response(200, ((b"last-modified", b"y"),))) == "outdated"
+    assert head_verdict(dated, Response(200, ((b"content-length", b"3"),))) == "other"

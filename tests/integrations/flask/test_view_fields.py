@@ -197,3 +197,48 @@ def test_an_application_may_have_a_g_of_its_own(stampede: Stampede, app: Flask) 
         return str(getattr(g, "city", "none"))
 
     assert [app.test_client().get("/").text for _ in range(2)] == ["none"] * 2
+
+
+def test_an_error_for_want_of_a_type_is_not_of_a_caller_that_sends_one(
+    stampede: Stampede, app: Flask
+) -> None:
+    @app.get("/")
+    @stampede.cached_view(ttl=60)
+    def page() -> str:
+        if not request.is_json:
+            abort(415)
+        return "JSON"
+
+    client = app.test_client()
+    for _ in range(2):
+        assert client.get("/").status_code == 415
+        assert client.get("/", headers={"Content-Type": "application/json"}).text == "JSON"
+
+
+TYPE_READS: dict[str, Callable[[], str]] = {
+    "the field": lambda: str(request.headers.get("Content-Type")),
+    "whether it is JSON": lambda: "application/json" if request.is_json else "None",
+    "its type": lambda: request.mimetype or "None",
+}
+
+
+@pytest.mark.parametrize("read", TYPE_READS)
+@pytest.mark.parametrize("vary", [(), ("Content-Type",)])
+def test_a_type_without_a_body_is_a_field_like_any_other(
+    read: str, vary: tuple[str, ...], stampede: Stampede, app: Flask
+) -> None:
+    """The type of a body tells one GET from another, although it has no body."""
+    calls: list[str] = []
+
+    @app.get("/")
+    @stampede.cached_view(ttl=60, vary=vary)
+    def page() -> str:
+        calls.append(TYPE_READS[read]())
+        return calls[-1]
+
+    client = app.test_client()
+    for _ in range(2):
+        for headers, expected in (({}, "None"), ({"Content-Type": "application/json"}, "application/json")):
+            assert client.get("/", headers=headers).text == expected
+    if vary:
+        assert len(calls) == 2
