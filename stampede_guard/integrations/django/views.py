@@ -15,6 +15,7 @@ import inspect
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -33,8 +34,10 @@ from stampede_guard.integrations.django.values import response_from, response_pa
 from stampede_guard.values.codec.builtin import dumps, loads
 
 __all__ = [
+    "ASKED",
     "AsyncViewCall",
     "ViewCall",
+    "asking",
     "bound_method",
     "is_method_view",
     "is_stand_in",
@@ -43,6 +46,10 @@ __all__ = [
     "view_name",
 ]
 
+ASKED: ContextVar[tuple[str | None, str | None, str]] = ContextVar("asked")
+"""Of a view with `key=`: the method, the language and the time zone of the request. The view runs in them, so they are
+part of its key, whatever the user's part is.
+"""
 _SHARED, _OWN = b"s", b"o"
 _COVERED = frozenset({"cookie", "authorization", "accept-language"})
 """Requests with the first two are not shared; the language is in the key."""
@@ -102,6 +109,15 @@ def view_key(request: HttpRequest, *args: Any, **kwargs: Any) -> tuple[Any, ...]
         translation.get_language(), timezone.get_current_timezone_name(),
         *args, *(part for item in sorted(kwargs.items()) for part in item),
     )  # fmt: skip
+
+
+@contextmanager
+def asking(request: HttpRequest) -> Iterator[None]:
+    given = ASKED.set((request.method, translation.get_language(), timezone.get_current_timezone_name()))
+    try:
+        yield
+    finally:
+        ASKED.reset(given)
 
 
 class ViewCall:
