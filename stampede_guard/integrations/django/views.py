@@ -23,6 +23,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone, translation
 from django.utils.cache import cc_delim_re
 
+from stampede_guard.errors import Misuse
 from stampede_guard.http.requests.requester import (
     SAFE,
     forwarded_part,
@@ -31,6 +32,7 @@ from stampede_guard.http.requests.requester import (
     overrides_method,
 )
 from stampede_guard.integrations.django.values import response_from, response_parts
+from stampede_guard.values.annotations import root_package
 from stampede_guard.values.codec.builtin import dumps, loads
 
 __all__ = [
@@ -133,6 +135,7 @@ class ViewCall:
     def __call__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> bytes:
         with self._locale():
             response = self._view(request, *args, **kwargs)
+            _refuse_unready(self._view, response)
             if callable(getattr(response, "render", None)):
                 response = response.render()
         return self._judged(request, response)
@@ -177,9 +180,23 @@ class AsyncViewCall(ViewCall):
     async def __call__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> bytes:  # type: ignore[override]
         with self._locale():
             response = await self._view(request, *args, **kwargs)
+            _refuse_unready(self._view, response)
             if callable(getattr(response, "render", None)):
                 response = await sync_to_async(response.render)()
         return self._judged(request, response)
+
+
+def _refuse_unready(view: Any, response: Any) -> None:
+    """Django REST framework chooses the renderer after the method, or after the function below `@api_view`."""
+    of_rest = any(root_package(base) == "rest_framework" for base in type(response).__mro__)
+    if of_rest and not hasattr(response, "accepted_renderer"):
+        title = getattr(view, "func", view).__qualname__
+        raise Misuse(
+            f"{title}() returns a {type(response).__name__} of Django REST framework, which is rendered after it. Put "
+            "the decorator around the whole view: locked_cache(ttl=60)(Page.as_view()) in urls.py, "
+            '@method_decorator(locked_cache(ttl=60), name="dispatch") above the class, or @locked_cache(ttl=60) above '
+            "@api_view. Or cache a function that returns the data, and call it in the method"
+        )
 
 
 def _tells_who_asks(request: HttpRequest) -> bool:
