@@ -9,13 +9,23 @@ __all__ = ["is_personal", "status_of"]
 _PERSONAL = frozenset({401, 403})
 _NAMES = ("status_code", "status", "code", "http_status", "status_int", "http_code")
 """Starlette, httpx and requests; aiohttp; werkzeug, urllib and Google's clients; Stripe; WebOb; others."""
+_CLASSES = frozenset({
+    "django.core.exceptions.PermissionDenied", "ninja.errors.AuthenticationError",
+    "flask_jwt_extended.exceptions.CSRFError", "flask_jwt_extended.exceptions.FreshTokenRequired",
+    "flask_jwt_extended.exceptions.NoAuthorizationError", "flask_jwt_extended.exceptions.RevokedTokenError",
+    "flask_jwt_extended.exceptions.UserLookupError",
+})  # fmt: skip
+"""Answered with 401 or 403 because of their class; they need no status. Python's PermissionError is none of them: it
+says that a file or a port is closed to the process, so to all callers.
+"""
 _DEEPEST = 10
 
 
 def is_personal(error: BaseException) -> bool:
     """Whether the status is 401 or 403: of the error, of a member of its group, or of the error before it.
 
-    If an error has a status of its own, that status decides, and not the error before it.
+    A framework may give this status to a class and its subclasses, whatever their attributes are. Else, if an error
+    has a status of its own, that status decides, and not the error before it.
     """
     return _is_personal(error, 0)
 
@@ -30,6 +40,8 @@ def _is_personal(error: BaseException, depth: int) -> bool:
         return False
     if isinstance(error, BaseExceptionGroup):
         return any(_is_personal(member, depth + 1) for member in error.exceptions)
+    if not _CLASSES.isdisjoint(f"{base.__module__}.{base.__qualname__}" for base in type(error).__mro__):
+        return True
     statuses = _statuses(error)
     if statuses:
         return not _PERSONAL.isdisjoint(statuses)

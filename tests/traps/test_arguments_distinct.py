@@ -14,12 +14,14 @@ import uuid
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
+import multidict
 import numpy
 import pandas
 import pendulum
 import pydantic
 import pytest
 from asyncpg.pgproto.pgproto import UUID as DriversUUID
+from litestar.datastructures import Headers as LitestarsHeaders
 from starlette.datastructures import URL, Headers, QueryParams
 
 from stampede_guard import StampedeGuard
@@ -309,6 +311,65 @@ def test_a_drivers_uuid_is_the_uuid() -> None:
 def test_what_does_not_show_all_it_holds_is_refused(value: Any) -> None:
     with pytest.raises(KeyPartError):
         key_of(value)
+
+
+class NotedQuery(multidict.MultiDictProxy[str]):
+    def __init__(self, **given: str) -> None:
+        super().__init__(multidict.MultiDict(given))
+        self.parsed = None
+
+
+class SlottedQuery(multidict.MultiDictProxy[str]):
+    __slots__ = ("parsed",)
+
+    def __init__(self, **given: str) -> None:
+        super().__init__(multidict.MultiDict(given))
+        self.parsed = None
+
+
+class Weak:
+    __slots__ = ("__weakref__", "x")
+
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+
+Item = TypeVar("Item")
+
+
+class Both(Weak, Plain):
+    """Slots from its first base, a dict from its second."""
+
+    __slots__ = ("y",)
+
+    def __init__(self, x: int) -> None:
+        super().__init__(0)
+        self.y, self.z = 0, x
+
+
+class Few(Generic[Item]):
+    __slots__ = ("x",)
+
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+
+@pytest.mark.parametrize(
+    "made",
+    [NotedQuery, SlottedQuery, lambda **given: LitestarsHeaders(given),
+     lambda **given: {"headers": LitestarsHeaders(given)}],
+    ids=["a dict beside it", "slots beside it", "Litestar's headers", "headers in a dict"],
+)  # fmt: skip
+def test_content_that_c_code_keeps_under_an_attribute_of_a_subclass_is_refused(made: Any) -> None:
+    assert made(user="alice") != made(user="bob")
+    with pytest.raises(KeyPartError, match="not in attributes"):
+        key_of(made(user="alice"))
+
+
+@pytest.mark.parametrize("made", [Plain, Weak, Both, Few, Few[int]])
+def test_slots_weak_references_and_dicts_of_python_hide_nothing(made: Any) -> None:
+    assert key_of(made(1)) == key_of(made(1))
+    assert key_of(made(1)) != key_of(made(2))
 
 
 @pytest.mark.parametrize("annotation", [Any, datetime.datetime, datetime.datetime | None])

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import asyncpg
+import django.core.exceptions
 import fastapi
 import httpx
 import msgspec
@@ -505,6 +506,11 @@ def forbidden_from(cause: BaseException, **attributes: Any) -> BaseException:
     return error
 
 
+class NotAMember(django.core.exceptions.PermissionDenied):
+    status_code = 404
+    """Django answers 403, because of the class."""
+
+
 def personal_errors(status: int) -> dict[str, BaseException]:
     answered = requests.Response()
     answered.status_code = status
@@ -522,6 +528,9 @@ def personal_errors(status: int) -> dict[str, BaseException]:
         "botocore": StatusError(response={"ResponseMetadata": {"HTTPStatusCode": status}}),
         "httplib2": StatusError(resp=Answer(status=status)),
         "a property that fails": Raising(),
+        "Django": django.core.exceptions.PermissionDenied("no"),
+        "Django's, extended": NotAMember("no"),
+        "after Django's": forbidden_from(django.core.exceptions.PermissionDenied("no")),
         "in a group": ExceptionGroup("x", [ValueError(), StatusError(status=status)]),
         "as the cause": forbidden_from(StatusError(status=status)),
     }
@@ -545,6 +554,9 @@ def test_every_library_s_401_and_403_is_recognised_and_stays(status: int) -> Non
         StatusError(response={"ResponseMetadata": {}}),
         forbidden_from(StatusError(status=403), status_code=502),
         StatusError(status=4030),
+        django.core.exceptions.SuspiciousOperation("x"),
+        django.core.exceptions.ObjectDoesNotExist("x"),
+        PermissionError(13, "no", "/var/file"),
     ],
     ids=lambda error: f"{vars(error)}",
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stampede_guard.api.answers import answer_to
 from stampede_guard.api.apps.report import report
-from stampede_guard.api.apps.routes import Installed
+from stampede_guard.api.apps.routes import Installed, mounted_in
 from stampede_guard.errors import (
     ComputeFailed,
     ComputeTimeout,
@@ -47,6 +47,9 @@ def install(guard: StampedeGuard, app: Any) -> None:
     The 503 for store errors also means a refused `invalidate()`: the request is not at fault. Nothing was invalidated,
     and the client may try again.
 
+    Applications that are mounted in it, now or before it serves, answer these errors in the same way. Handlers of their
+    own stay.
+
     Routes whose cache cannot work are reported by a WARNING each, now and when the app serves for the first time: see
     `stampede_guard.api.apps.report`. With a `strict` policy, they raise `Misuse`. It is also raised if `app` is not an
     application.
@@ -54,14 +57,6 @@ def install(guard: StampedeGuard, app: Any) -> None:
     router: Any = getattr(app, "router", None)
     if not hasattr(app, "add_exception_handler") or not hasattr(router, "lifespan_context"):
         raise Misuse(f"install() takes a FastAPI or Starlette application, not {_described(app)}")
-    from starlette.responses import JSONResponse
-
-    async def answered(_: Any, error: Exception) -> JSONResponse:
-        answer = answer_to(error)
-        if answer is None:
-            raise error
-        return JSONResponse({"detail": answer.detail}, status_code=answer.status, headers=answer.headers)
-
     installed = Installed.of(app)
     inner = router.lifespan_context
 
@@ -76,16 +71,44 @@ def install(guard: StampedeGuard, app: Any) -> None:
                 await guard.aclose()
 
     router.lifespan_context = lifespan
-    app.add_exception_handler(WaitTimeout, answered)
-    app.add_exception_handler(StoreError, answered)
-    own = app.exception_handlers
-    if ComputeTimeout not in own:
-        app.add_exception_handler(ComputeTimeout, answered)
-    if ComputeFailed not in own:
-        app.add_exception_handler(ComputeFailed, failed_elsewhere)
-    look_among(_Handled(app))
+    app.add_exception_handler(WaitTimeout, _answered)
+    app.add_exception_handler(StoreError, _answered)
+    _answer_errors(app, installed)
+    _install_below(app, has_served=False)
     report(app, installed, strict=guard.policy.strict)
     _when_it_serves(guard, app, installed)
+
+
+async def _answered(_: Any, error: Exception) -> Any:
+    from starlette.responses import JSONResponse
+
+    answer = answer_to(error)
+    if answer is None:
+        raise error
+    return JSONResponse({"detail": answer.detail}, status_code=answer.status, headers=answer.headers)
+
+
+def _answer_errors(app: Any, installed: Installed) -> None:
+    """The application's own handlers stay."""
+    installed.answers = True
+    for kind, handler in (
+        (WaitTimeout, _answered),
+        (StoreError, _answered),
+        (ComputeTimeout, _answered),
+        (ComputeFailed, failed_elsewhere),
+    ):
+        if kind not in app.exception_handlers:
+            app.add_exception_handler(kind, handler)
+    look_among(_Handled(app))
+
+
+def _install_below(app: Any, *, has_served: bool) -> None:
+    """A mounted application answers errors itself, before this one sees them, and has overrides of its own."""
+    for mounted in mounted_in(app):
+        installed = Installed.of(mounted)
+        installed.has_served |= has_served
+        if not installed.answers:
+            _answer_errors(mounted, installed)
 
 
 def _when_it_serves(guard: StampedeGuard, app: Any, installed: Installed) -> None:
@@ -94,6 +117,7 @@ def _when_it_serves(guard: StampedeGuard, app: Any, installed: Installed) -> Non
 
     def built() -> Any:
         installed.has_served = True
+        _install_below(app, has_served=True)
         report(app, installed, strict=guard.policy.strict)
         return build()
 

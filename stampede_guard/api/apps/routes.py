@@ -15,6 +15,7 @@ __all__ = [
     "Installed",
     "endpoint_of",
     "installed_apps",
+    "mounted_in",
     "routes_of",
     "was_cached",
 ]
@@ -33,6 +34,8 @@ class Installed:
         self._app = weakref.ref(app)
         self.has_served = False
         """Whether its routes are complete."""
+        self.answers = False
+        """Whether it has the handlers of errors."""
         self.reported: set[str] = set()
         self._count = -1
         self._models: dict[int, tuple[Any, tuple[Any, ...]]] = {}
@@ -94,6 +97,22 @@ def _within(routes: Any, level: int) -> Iterator[Any]:
             yield route
 
 
+def mounted_in(app: Any) -> Iterator[Any]:
+    """The applications of FastAPI and Starlette that are mounted in this one, and in those."""
+    yield from _mounted(getattr(app, "routes", ()), 0)
+
+
+def _mounted(routes: Any, level: int) -> Iterator[Any]:
+    if level > _MOST_LEVELS:
+        return
+    for route in list(routes):
+        inner = getattr(route, "_base_app", getattr(route, "app", None))  # below the middleware of the mount
+        if hasattr(inner, "add_exception_handler") and hasattr(inner, "router"):
+            yield inner
+        router = getattr(route, "original_router", None)
+        yield from _mounted(getattr(route if router is None else router, "routes", None) or (), level + 1)
+
+
 class Endpoint:
     """One cached function, as routes know it. A call gives the response models of its routes."""
 
@@ -125,10 +144,13 @@ class Endpoint:
     def overridden(self, dependency: Any) -> Any:
         """What stands in the place of a dependency: `app.dependency_overrides` of the newest application with a route.
 
-        For a function without a route: of the newest application that overrides the dependency.
+        The overrides of an application that is mounted in another one are its own, as FastAPI's are. For a function
+        without a route: of the newest application that overrides the dependency.
         """
         apps, function = [*installed_apps()][::-1], self._function()
         own = [app for app in apps if function is not None and Installed.of(app).models_of(function)]
+        inner = {id(one) for app in own for one in mounted_in(app)}
+        own.sort(key=lambda app: id(app) not in inner)
         for app in own[:1] or apps:
             overrides = getattr(app, "dependency_overrides", None)
             try:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from stampede_guard.engine.threads.desk import DESK, Desk
 from stampede_guard.engine.threads.portal import portal
+from stampede_guard.integrations.django.lazy import evaluate
 
 __all__ = ["AsyncCaller", "Caller", "submit", "wait"]
 
@@ -48,6 +49,8 @@ class Caller:
 
     def call(self, face: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call the cached function. This thread waits, and computes if it is asked to."""
+
+        evaluate((args, kwargs, self.key))
 
         async def served() -> Any:
             self._desk = DESK.get()

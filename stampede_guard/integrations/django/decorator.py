@@ -27,8 +27,10 @@ from stampede_guard.integrations.django.bridge import AsyncCaller, Caller
 from stampede_guard.integrations.django.guards import guard_of
 from stampede_guard.integrations.django.invalidation import after_commit, has_pending_invalidations
 from stampede_guard.integrations.django.views import (
+    ASKED,
     AsyncViewCall,
     ViewCall,
+    asking,
     bound_method,
     is_method_view,
     is_stand_in,
@@ -148,7 +150,7 @@ def _made(function: Any, face: Any, key: Callable[..., Any]) -> Any:
 
 
 def _cached_view(view: Any, guard: Any, options: dict[str, Any]) -> Any:
-    respond, face = _responder(view, inspect.signature(view), view_name(view), guard, options)
+    respond, face, key = _responder(view, inspect.signature(view), view_name(view), guard, options)
     wrapper: Any
     if iscoroutinefunction(view):
 
@@ -164,8 +166,24 @@ def _cached_view(view: Any, guard: Any, options: dict[str, Any]) -> Any:
             return respond(view, request, *args, **kwargs)
 
         wrapper = serve
-    wrapper.key, wrapper.explain, wrapper.set_mode = face.key, face.explain, face.set_mode
+    wrapper.key, wrapper.explain, wrapper.set_mode = (
+        _asked(face.key, key),
+        _asked(face.explain, key),
+        face.set_mode,
+    )
     return wrapper
+
+
+def _asked(method: Any, key: Callable[..., Any]) -> Any:
+    """The face's method for a call of the view, which has the same key as the call itself."""
+
+    @functools.wraps(method)
+    def ask(request: Any, *args: Any, **kwargs: Any) -> Any:
+        caller = Caller(method, key(request, *args, **kwargs))
+        with asking(request):
+            return method(request, *args, **kwargs, stampede_guard_caller=caller)
+
+    return ask
 
 
 class _Methods:
@@ -220,8 +238,8 @@ class _Methods:
 
 def _responder(
     view: Any, signature: inspect.Signature, name: str, guard: Any, options: dict[str, Any]
-) -> tuple[Callable[..., Any], Any]:
-    """`respond(view, request, ...)`, and the face of the guard. The view may be bound to an object."""
+) -> tuple[Callable[..., Any], Any, Callable[..., Any]]:
+    """`respond(view, request, ...)`, the guard's face, and the parts of a key. The view may be bound to an object."""
     if "should_cache" in options or options.get("resources"):
         raise Misuse(
             "should_cache= and resources= are not for views: a response with `Cache-Control: private` is not stored"
@@ -233,6 +251,9 @@ def _responder(
     relay.__signature__ = _with_caller(signature)
     relay.__annotations__ = {"return": bytes}
     options |= {"name": options.get("name") or name, "key": _of_caller(chosen or view_key)}
+    context = options.get("context", ())
+    if chosen is not None and isinstance(context, Iterable) and not isinstance(context, str):
+        options["context"] = (*context, ASKED)
     face = guard.locked_cache(should_cache=ViewCall.may_be_stored, **options)(relay)
 
     async def arespond(view: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
@@ -240,7 +261,8 @@ def _responder(
         if not visit.may_share:
             return await view(request, *args, **kwargs)
         caller = AsyncCaller(visit, key(request, *args, **kwargs))
-        response = visit.response_of(await caller.call(face, (request, *args), kwargs))
+        with asking(request):
+            response = visit.response_of(await caller.call(face, (request, *args), kwargs))
         return await view(request, *args, **kwargs) if response is None else response
 
     def respond(view: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
@@ -248,10 +270,11 @@ def _responder(
         if not visit.may_share or has_pending_invalidations():
             return view(request, *args, **kwargs)
         caller = Caller(_closing(visit), key(request, *args, **kwargs))
-        response = visit.response_of(caller.call(face, (request, *args), kwargs))
+        with asking(request):
+            response = visit.response_of(caller.call(face, (request, *args), kwargs))
         return view(request, *args, **kwargs) if response is None else response
 
-    return (arespond if iscoroutinefunction(view) else respond), face
+    return (arespond if iscoroutinefunction(view) else respond), face, key
 
 
 def _relay(function: Any, signature: inspect.Signature) -> Any:

@@ -15,6 +15,7 @@ import inspect
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -22,6 +23,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone, translation
 from django.utils.cache import cc_delim_re
 
+from stampede_guard.errors import Misuse
 from stampede_guard.http.requests.requester import (
     SAFE,
     forwarded_part,
@@ -30,11 +32,14 @@ from stampede_guard.http.requests.requester import (
     overrides_method,
 )
 from stampede_guard.integrations.django.values import response_from, response_parts
+from stampede_guard.values.annotations import root_package
 from stampede_guard.values.codec.builtin import dumps, loads
 
 __all__ = [
+    "ASKED",
     "AsyncViewCall",
     "ViewCall",
+    "asking",
     "bound_method",
     "is_method_view",
     "is_stand_in",
@@ -43,6 +48,10 @@ __all__ = [
     "view_name",
 ]
 
+ASKED: ContextVar[tuple[str | None, str | None, str]] = ContextVar("asked")
+"""Of a view with `key=`: the method, the language and the time zone of the request. The view runs in them, so they are
+part of its key, whatever the user's part is.
+"""
 _SHARED, _OWN = b"s", b"o"
 _COVERED = frozenset({"cookie", "authorization"})
 """Requests with these are not shared. Accept-Language is not covered, although the chosen language is in the key:
@@ -109,6 +118,15 @@ def view_key(request: HttpRequest, *args: Any, **kwargs: Any) -> tuple[Any, ...]
     )  # fmt: skip
 
 
+@contextmanager
+def asking(request: HttpRequest) -> Iterator[None]:
+    given = ASKED.set((request.method, translation.get_language(), timezone.get_current_timezone_name()))
+    try:
+        yield
+    finally:
+        ASKED.reset(given)
+
+
 class ViewCall:
     """One request to a cached view. Called as the computation of a flight, it gives the response as bytes."""
 
@@ -122,6 +140,7 @@ class ViewCall:
     def __call__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> bytes:
         with self._locale():
             response = self._view(request, *args, **kwargs)
+            _refuse_unready(self._view, response)
             if callable(getattr(response, "render", None)):
                 response = response.render()
         return self._judged(request, response)
@@ -166,9 +185,23 @@ class AsyncViewCall(ViewCall):
     async def __call__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> bytes:  # type: ignore[override]
         with self._locale():
             response = await self._view(request, *args, **kwargs)
+            _refuse_unready(self._view, response)
             if callable(getattr(response, "render", None)):
                 response = await sync_to_async(response.render)()
         return self._judged(request, response)
+
+
+def _refuse_unready(view: Any, response: Any) -> None:
+    """Django REST framework chooses the renderer after the method, or after the function below `@api_view`."""
+    of_rest = any(root_package(base) == "rest_framework" for base in type(response).__mro__)
+    if of_rest and not hasattr(response, "accepted_renderer"):
+        title = getattr(view, "func", view).__qualname__
+        raise Misuse(
+            f"{title}() returns a {type(response).__name__} of Django REST framework, which is rendered after it. Put "
+            "the decorator around the whole view: locked_cache(ttl=60)(Page.as_view()) in urls.py, "
+            '@method_decorator(locked_cache(ttl=60), name="dispatch") above the class, or @locked_cache(ttl=60) above '
+            "@api_view. Or cache a function that returns the data, and call it in the method"
+        )
 
 
 def _tells_who_asks(request: HttpRequest) -> bool:

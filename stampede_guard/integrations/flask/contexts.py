@@ -11,6 +11,7 @@ function has put into `g`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -21,11 +22,20 @@ from werkzeug.local import LocalProxy
 from stampede_guard.engine.threads.surroundings import Surroundings, surround_with
 from stampede_guard.errors import Misuse
 
-__all__ = ["explained"]
+__all__ = ["explained", "torn_down"]
+
+log = logging.getLogger("stampede_guard")
 
 _NO_REQUEST = ("outside of request context", "when a request context is active")
 _EXAMPLE = "page=request.args['page']"
 _NO_URL = "outside an active request"
+_TORN_DOWN = (
+    "after a computation of %s(), a teardown function of the application failed, and those after it did not run. "
+    "`before_request` functions have not run for this context, so their values are not in `g`. Write "
+    "g.pop('name', None) in the teardown function, and do nothing for None"
+)
+_told: set[tuple[str, type]] = set()
+_MOST_TOLD = 1000
 
 
 class _Application:
@@ -35,7 +45,7 @@ class _Application:
         self._app = app
 
     def __call__(self, compute: Callable[[], Any], name: str) -> Any:
-        with self._app.app_context(), explained(name):
+        with torn_down(self._app.app_context(), name), explained(name):
             return compute()
 
 
@@ -47,6 +57,28 @@ def _application_of_caller() -> Surroundings | None:
 
 
 surround_with(_application_of_caller)
+
+
+@contextmanager
+def torn_down(context: Any, name: str) -> Iterator[None]:
+    """Within a context that the computation has for itself. An error of its teardown does not replace the value."""
+    context.push()
+    try:
+        yield
+    except BaseException as error:
+        _pop(context, error, name)
+        raise
+    _pop(context, None, name)
+
+
+def _pop(context: Any, outcome: BaseException | None, name: str) -> None:
+    try:
+        context.pop(outcome)
+    except Exception as error:
+        told = (name, type(error))
+        if told not in _told and len(_told) < _MOST_TOLD:
+            _told.add(told)
+            log.warning(_TORN_DOWN, name, exc_info=error)
 
 
 @contextmanager

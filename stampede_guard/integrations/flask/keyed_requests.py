@@ -11,14 +11,11 @@ import sys
 import types
 from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from typing import Any
-
-from flask import g, request
 
 from stampede_guard.values.codec.attributes import per_class
 
-__all__ = ["A_TYPE", "OF_COPIES", "KeyedEnviron", "environ_of", "looked_for", "note_address", "note_g"]
+__all__ = ["A_TYPE", "OF_COPIES", "KeyedEnviron", "environ_of", "note_address"]
 
 OF_COPIES = frozenset(
     {"host", "cache-control", "pragma", "range", "if-range", "if-match", "if-none-match"}
@@ -34,16 +31,14 @@ _TYPE = "CONTENT_TYPE"
 """A field of the request like any other, but WSGI writes its name without HTTP_."""
 A_TYPE = "Content-Type"
 """Among what a view looked for. No name in `g` has a dash."""
-_LOOKS_IN_G = ("__getattr__", "__contains__", "get", "pop")
 _FRAMES = 12
 """From Flask-Login's look at a header field to the environment of the request."""
 
 
 class KeyedEnviron(dict[str, Any]):
     """`missed`: what the view looked for, and the key does not have. Header fields are in lower case. Anything else is
-    written as the view reads it, `request.remote_addr`. `missed_all`: the view read all of them. `missed_in_g`: names
-    that it looked for in `g`, which is empty at first. `missed_type`: it looked for a Content-Type. Few requests
-    without a body have one, so only these do not get the response.
+    written as the view reads it, `request.remote_addr`. `missed_all`: the view read all of them. `missed_type`: it
+    looked for a Content-Type. Few requests without a body have one, so only these do not get the response.
     """
 
     def __init__(self, given: dict[str, Any], known: AbstractSet[str]) -> None:
@@ -53,7 +48,6 @@ class KeyedEnviron(dict[str, Any]):
 
     def forget(self) -> None:
         self.missed: set[str] = set()
-        self.missed_in_g: set[str] = set()
         self.missed_all = self.missed_type = False
 
     def __getitem__(self, name: str) -> Any:
@@ -111,44 +105,6 @@ class KeyedEnviron(dict[str, Any]):
         """`written`: how a view reads it, if it is not a header field."""
         if field not in self._known and not _reads_for_a_user():
             self.missed.add(written or field)
-
-
-def note_g() -> None:
-    """Let `g` note a look for a name that it does not have."""
-    held = _held_g()
-    with suppress(TypeError):  # an application may have a class of its own for it, with slots
-        # Not by its own __setattr__, which stores a value in `g`.
-        object.__setattr__(held, "__class__", _noting(type(held)))
-
-
-def looked_for(environ: KeyedEnviron) -> list[str]:
-    """What the view looked for in `g`, and did not put there itself, as it does with a connection. And `A_TYPE`."""
-    found = sorted(environ.missed_in_g - vars(_held_g()).keys()) if environ.missed_in_g else []
-    return [A_TYPE, *found] if environ.missed_type else found
-
-
-def _held_g() -> Any:
-    proxy: Any = g
-    return proxy._get_current_object()
-
-
-@per_class
-def _noting(kind: Any) -> type:
-    def note(self: Any, name: object) -> None:
-        environ = request.environ
-        if isinstance(name, str) and not name.startswith("__") and name not in vars(self):
-            if isinstance(environ, KeyedEnviron):
-                environ.missed_in_g.add(name)
-
-    def noted(method: Any) -> Any:
-        def look(self: Any, name: Any, *others: Any) -> Any:
-            note(self, name)
-            return method(self, name, *others)
-
-        return look
-
-    methods = {name: noted(getattr(kind, name)) for name in _LOOKS_IN_G if hasattr(kind, name)}
-    return type(kind.__name__, (kind,), {**methods, "__module__": kind.__module__, "__doc__": kind.__doc__})
 
 
 def _reads_for_a_user() -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from stampede_guard.http.spec.message import Fields
 from stampede_guard.http.spec.validation import is_not_modified
 from stampede_guard.integrations.flask.keyed_requests import A_TYPE, KeyedEnviron
+from stampede_guard.integrations.flask.prepared import prepared_for_caller
 from stampede_guard.values.codec.builtin import dumps, loads
 
 __all__ = ["OWN", "bytes_of", "may_be_stored", "reason_against", "response_from"]
@@ -74,7 +75,7 @@ def _ignored(read: str) -> str:
 
 
 def bytes_of(response: Any, looked_for: list[str]) -> bytes:
-    """`looked_for`: what the view looked for, mostly in `g`, and did not find."""
+    """`looked_for`: what the view looked for in `g` and `request`, and did not find: see `prepared`. And `A_TYPE`."""
     kind = _STORED if response.status_code == 200 else _SHARED
     headers = [[name, value] for name, value in response.headers.items() if name.lower() != "content-length"]
     parts = [response.status, headers, response.get_data()]
@@ -85,18 +86,20 @@ def may_be_stored(body: bytes) -> bool:
     return body[:1] == _STORED
 
 
-def response_from(body: bytes, kind: Any, asked: Any, own: Any, *, now: float) -> Any:
+def response_from(body: bytes, kind: Any, asked: Any, *, now: float) -> Any:
     """A response of this caller's own, of the class `kind`. `asked`: the fields of the caller's request.
 
-    `own`: the caller's `g`. If the view would have found something there, or a Content-Type, this returns the name
+    If the view would have found something in the caller's `g` or `request`, or a Content-Type, this returns the name
     instead.
 
     It is a 304 if the client has this response already, by the validator that the view gave (RFC 9110, 13.1).
     """
     status, headers, data, *others = loads(body[1:])
-    for name in others[0] if others else ():
-        if A_TYPE in asked if name == A_TYPE else name in own:
-            return name
+    missed = others[0] if others else []
+    if A_TYPE in missed and A_TYPE in asked:
+        return A_TYPE
+    if (name := prepared_for_caller([one for one in missed if one != A_TYPE])) is not None:
+        return name
     response = kind(data, status=status)
     response.headers.clear()
     for name, value in headers:

@@ -5,7 +5,8 @@ The computation gets a request that is made of the key alone: GET, scheme, host,
 of one visitor into a response for others, whatever it reads. A view that looks for such a thing is called again with
 the caller's own request, and the log names what it looked for. `before_request` functions do not run for it. They have
 run for the caller. URL value preprocessors do run, because they depend on the URL only. A view may look for something
-in `g` that is missing there. A caller that has it in its own `g` gets a response of its own.
+in `g`, or for an attribute of `request`, that is missing there. A caller that has it gets a response of its own. So
+does each caller of a view that fails after such a look.
 
 Not served from the cache: methods other than GET and HEAD, requests with a body, and requests with a cookie, another
 credential, or a field that names a user, as the HTTP cache knows them. `ignore=` allows such fields: the response does
@@ -25,21 +26,20 @@ from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, Protocol, TypeVar
 from urllib.parse import urlencode
 
-from flask import current_app, g, request
+from flask import current_app, request
 
 from stampede_guard.errors import Misuse
 from stampede_guard.http.requests.requester import SAFE, is_credential, names_a_user, overrides_method
-from stampede_guard.integrations.flask.contexts import explained
+from stampede_guard.integrations.flask.contexts import explained, torn_down
 from stampede_guard.integrations.flask.helpers import AppState, Faces, named_like
 from stampede_guard.integrations.flask.keyed_requests import (
     A_TYPE,
     OF_COPIES,
     KeyedEnviron,
     environ_of,
-    looked_for,
     note_address,
-    note_g,
 )
+from stampede_guard.integrations.flask.prepared import note_prepared
 from stampede_guard.integrations.flask.responses import (
     OWN,
     bytes_of,
@@ -60,13 +60,17 @@ R = TypeVar("R")
 _REFUSED = frozenset({"key", "unkeyed", "resources", "should_cache", "context", "pickle"})
 _OF_SERVERS = ("REMOTE_USER", "SSL_CLIENT_S_DN", "SSL_CLIENT_CERT")
 """Where a web server tells a WSGI application who the user is."""
-_OF_G = (
-    "a response of %s() is computed for callers with g.%s: the view looks for it, and a `before_request` function has "
+_OF_PREPARED = (
+    "a response of %s() is computed for callers with %s: the view looks for it, and a `before_request` function has "
     "set it. To share such responses, cache a function that takes the value as an argument, and call it in the view"
 )
 _OF_TYPE = (
     "a response of %s() is computed for callers with a %s: the view looks for it. To share such responses, write "
     "vary=('Content-Type',), or ignore= if they do not depend on it"
+)
+_NEEDED = (
+    "it fails without %s, which only `before_request` functions set. Cache a function that takes the value as an "
+    "argument, and call it in the view"
 )
 _URL, _QUERY = "stampede_guard_url", "stampede_guard_query"
 
@@ -169,11 +173,11 @@ def _relay(view: Any, name: str, asked: _Asked) -> Any:
         app = current_app
         environ = KeyedEnviron(environ_of(stampede_guard_url, stampede_guard_query), asked.known)
         context = app.request_context(environ)
-        with context, explained(name):
+        with torn_down(context, name), explained(name):
             note_address(context.request)
-            note_g()
             _preprocess_url()
             environ.forget()
+            prepared = note_prepared()
             try:
                 response = app.make_response(app.ensure_sync(view)(*args, **kwargs))
             except Exception:
@@ -181,6 +185,8 @@ def _relay(view: Any, name: str, asked: _Asked) -> Any:
                 if environ.missed_type:
                     environ.missed.add("content-type")
                 reason = reason_of_looks(environ)
+                if reason is None and (missed := prepared.left()):
+                    reason = _NEEDED % ", ".join(one if "." in one else f"g.{one}" for one in missed)
                 if reason is None:
                     raise
             else:
@@ -190,7 +196,7 @@ def _relay(view: Any, name: str, asked: _Asked) -> Any:
                 if reason is None:
                     if getattr(session, "accessed", False):
                         response.vary.add("Cookie")
-                    return bytes_of(response, looked_for(environ))
+                    return bytes_of(response, [*([A_TYPE] if environ.missed_type else []), *prepared.left()])
                 response.close()
         if reason not in told:
             told.add(reason)
@@ -220,7 +226,7 @@ def _preprocess_url() -> None:
 
 def _serving(view: Any, faces: Faces, asked: _Asked) -> Any:
     told: set[str] = set()
-    told_of_g: set[str] = set()
+    told_of_prepared: set[str] = set()
 
     @functools.wraps(view)
     def serve(*args: Any, **kwargs: Any) -> Any:
@@ -229,12 +235,12 @@ def _serving(view: Any, faces: Faces, asked: _Asked) -> Any:
             ours: dict[str, Any] = {_URL: asked.url(), _QUERY: asked.query()}
             body = faces.here()(*args, **kwargs, **ours)
             if body != OWN:
-                made = response_from(body, current_app.response_class, request.headers, g, now=time.time())
+                made = response_from(body, current_app.response_class, request.headers, now=time.time())
                 if not isinstance(made, str):
                     return made
-                if made not in told_of_g:
-                    told_of_g.add(made)
-                    log.warning(_OF_TYPE if made == A_TYPE else _OF_G, view.__qualname__, made)
+                if made not in told_of_prepared:
+                    told_of_prepared.add(made)
+                    log.warning(_OF_TYPE if made == A_TYPE else _OF_PREPARED, view.__qualname__, made)
         if fields and not told:
             told.add(fields[0])
             log.info(

@@ -7,6 +7,7 @@ refused.
 from __future__ import annotations
 
 import functools
+import struct
 import sys
 import types
 from typing import Any
@@ -17,6 +18,8 @@ from stampede_guard.values.parts.classes import Unkeyable
 __all__ = ["attributes", "is_record", "plain_object_problem", "refuse_hidden_state"]
 
 _HEAP_TYPE = 1 << 9
+_MANAGED_DICT = 1 << 4
+_POINTER = struct.calcsize("P")
 # The base class that holds the state of a model. Which fields were set explicitly does not make two models differ.
 _PYDANTIC_SLOTS = ("__pydantic_extra__", "__pydantic_private__")
 _NOT_STATE = frozenset(
@@ -97,12 +100,35 @@ def refuse_hidden_state(kind: type, content: type = object) -> None:
     for base in kind.__mro__:
         if base in content.__mro__ or base is object:
             continue
-        parent = base.__base__ or object
-        slots = sum(1 for value in vars(base).values() if isinstance(value, types.MemberDescriptorType))
-        # Beside its slots, a Python class adds at most a dict and a list of weak references.
-        grown = base.__basicsize__ - max(parent.__basicsize__, object.__basicsize__)
-        if not base.__flags__ & _HEAP_TYPE or grown > 8 * (slots + 2):
+        if not base.__flags__ & _HEAP_TYPE or _grown(base) > _explained(base) or _has_unreadable_dict(base):
             raise Unkeyable(kind, "what it holds is not in attributes, so nobody can tell two of them apart")
+
+
+def _grown(base: type) -> int:
+    """The bytes that a class adds to each object. A number of its own of items is more than can be explained."""
+    parent = base.__base__ or object
+    if base.__itemsize__ != parent.__itemsize__:
+        return sys.maxsize
+    return base.__basicsize__ - max(parent.__basicsize__, object.__basicsize__)
+
+
+def _explained(base: type) -> int:
+    """The bytes of what Python itself adds: slots, a dict, a list of weak references.
+
+    A dict or list that Python manages lies before the object, and counts nothing. Members of a class written in C may
+    have any size, so they explain nothing: only such a class has members without `__slots__`.
+    """
+    parent = base.__base__ or object
+    is_managed = base.__flags__ & _MANAGED_DICT
+    pointers = int(bool(base.__dictoffset__) and not parent.__dictoffset__ and not is_managed)
+    pointers += int(base.__weakrefoffset__ > 0 and not parent.__weakrefoffset__)
+    if "__slots__" in vars(base):
+        pointers += sum(isinstance(value, types.MemberDescriptorType) for value in vars(base).values())
+    return _POINTER * pointers
+
+
+def _has_unreadable_dict(base: type) -> bool:
+    return bool(base.__dictoffset__) and not any("__dict__" in vars(one) for one in base.__mro__)
 
 
 @functools.lru_cache(maxsize=2048)

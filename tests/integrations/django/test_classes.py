@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.http import HttpRequest, HttpResponse
+from django.template.response import SimpleTemplateResponse
 from django.test import RequestFactory
 from django.utils.decorators import method_decorator
 from django.views import View
@@ -142,3 +143,61 @@ def test_an_object_of_django_is_served_and_the_log_names_it_and_what_to_write(
     assert kind in caplog.text
     assert "list(queryset.values())" in caplog.text
     assert "StampedeMiddleware" not in caplog.text
+
+
+class Rendered(SimpleTemplateResponse):
+    """As the `Response` of Django REST framework: somebody chooses the renderer after the method."""
+
+    def __init__(self, data: Any) -> None:
+        super().__init__(None)
+        self.data = data
+
+    @property
+    def rendered_content(self) -> str:
+        assert getattr(self, "accepted_renderer", None), ".accepted_renderer not set on Response"
+        return str(self.data)
+
+
+Rendered.__module__ = "rest_framework.response"
+
+
+class Rest(View):
+    def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        response: Any = super().dispatch(request, *args, **kwargs)
+        response.accepted_renderer = str
+        return response
+
+
+def test_a_method_whose_response_is_rendered_later_is_refused_with_what_to_write() -> None:
+    class Page(Rest):
+        @locked_cache(ttl=60)
+        def get(self, request: Any) -> Any:
+            return Rendered(7)
+
+    with pytest.raises(
+        Misuse, match=r"Page\.get\(\) returns a Rendered .* locked_cache\(ttl=60\)\(Page\.as_view"
+    ):
+        Page.as_view()(RequestFactory().get("/"))
+
+
+async def test_so_is_an_async_method() -> None:
+    class Page(View):
+        @locked_cache(ttl=60)
+        async def get(self, request: Any) -> Any:
+            return Rendered(7)
+
+    with pytest.raises(Misuse, match="around the whole view"):
+        await Page.as_view()(RequestFactory().get("/"))
+
+
+def test_the_whole_view_of_such_a_response_is_cached() -> None:
+    entered = []
+
+    class Page(Rest):
+        def get(self, request: Any) -> Any:
+            entered.append(1)
+            return Rendered(7)
+
+    page = locked_cache(ttl=60)(Page.as_view())
+    assert [page(RequestFactory().get("/")).content for _ in range(2)] == [b"7"] * 2
+    assert entered == [1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import threading
 from typing import Any
 
 import pytest
@@ -34,6 +36,36 @@ def test_a_row_has_one_key_whatever_was_loaded_beside_it(title: Any) -> None:
     lazy = SimpleLazyObject(Chair.objects.get)
     assert [title.key(lazy) for _ in range(2)] == [key] * 2
     assert title.key(Product.objects.get()) != key
+
+
+@dataclasses.dataclass
+class Asked:
+    product: Any
+
+
+@pytest.mark.parametrize(
+    "given",
+    [lambda lazy: lazy, lambda lazy: [{"a": (lazy,)}], Asked],
+    ids=["itself", "in containers", "in a dataclass"],
+)
+@pytest.mark.parametrize("key", [None, lambda product: product], ids=["arguments", "key="])
+def test_a_lazy_row_is_loaded_in_its_callers_thread(given: Any, key: Any) -> None:
+    from tests.integrations.django.shop.models import Product
+
+    Product.objects.create(name="tea")
+    threads: list[int] = []
+
+    def load() -> Any:
+        threads.append(threading.get_ident())
+        return Product.objects.get()
+
+    @locked_cache(ttl=60, name="shop.loaded", **({} if key is None else {"key": key}))
+    def loaded(product: Any) -> int:
+        return 7
+
+    for use in (loaded, loaded.refresh, loaded.invalidate):
+        use(given(SimpleLazyObject(load)))
+    assert threads == [threading.get_ident()] * 3
 
 
 def test_rows_that_differ_have_keys_of_their_own(title: Any) -> None:
