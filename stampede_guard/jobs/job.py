@@ -18,7 +18,7 @@ from stampede_guard.leases.core.timing import JOB_TTL, Timing, job_timing
 from stampede_guard.options import refuse_others
 from stampede_guard.values.arguments.signatures import signature_of
 
-__all__ = ["MISFIRE_GRACE", "Job", "JobOverlap", "Terms", "check_fit", "function_of", "name_of", "terms_of"]
+__all__ = ["MISFIRE_GRACE", "Job", "JobOverlap", "Terms", "check_fit", "function_of", "terms_of"]
 
 MISFIRE_GRACE = 60.0
 JobOverlap = Literal["skip", "queue", "replace", "allow"]
@@ -191,11 +191,3 @@ def check_fit(function: Callable[..., Any], name: str, arguments: Mapping[str, A
             f"{', '.join(parameter.name for parameter in needed)}{' by keyword' if by_keyword else ''}: "
             "bind them with functools.partial, or give them defaults"
         )
-
-
-def name_of(function: Any, given: str | None) -> str:
-    """The given name, or the function's own. Raises `Misuse` if neither is a valid name."""
-    name = getattr(function, "__name__", "") if given is None else given
-    if not name or not isinstance(name, str) or name == "<lambda>":
-        raise Misuse("this job has no name: write name=..., the same in every version of your program")
-    return name

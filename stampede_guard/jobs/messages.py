@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from stampede_guard.leases import checks
 from stampede_guard.leases.messages import Owner
 
 __all__ = [
@@ -142,6 +143,10 @@ class Ending:
     error: str = ""
     token: int = 0
     counters: Mapping[str, int | float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Without a stored outcome, the run would count as abandoned, and might run again.
+        object.__setattr__(self, "error", checks.storable(self.error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from stampede_guard import events
 from stampede_guard.jobs.history.deadman import health_of
 from stampede_guard.jobs.messages import Ending, JobView
 from stampede_guard.jobs.schedules.schedule import moment
+from stampede_guard.leases import checks
 from stampede_guard.leases.keeping.loop_state import LoopState
 from stampede_guard.leases.owner import called
 
@@ -70,16 +71,12 @@ def unfollowed(part: LoopState, job: str) -> None:
 
 
 def text_of(error: BaseException) -> str:
-    """Type and message, as text that every back end can store.
-
-    PostgreSQL stores no NUL character, and no back end stores half a surrogate pair.
-    """
+    """Type and message, as text that every back end can store."""
     try:
         message = str(error)
     except Exception:
         message = "(it has no text)"
-    told = f"{type(error).__name__}: {message}".replace("\0", "\\0")
-    return told.encode("utf-8", "backslashreplace").decode()
+    return checks.storable(f"{type(error).__name__}: {message}")
 
 
 def _function(part: LoopState, name: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from stampede_guard.errors import LeaseLost, Misuse
 from stampede_guard.jobs.messages import Ending
 from stampede_guard.jobs.schedules.schedule import moment
+from stampede_guard.leases import checks
 from stampede_guard.leases.keeping.signal import Signal
 from stampede_guard.leases.lease import Lease
 from stampede_guard.options import ALL, takes_options
@@ -19,6 +20,7 @@ from stampede_guard.options import ALL, takes_options
 __all__ = ["MOST_COUNTERS", "Run", "current_run", "given"]
 
 MOST_COUNTERS = 64
+LONGEST_COUNTER = 200
 
 
 _CURRENT: ContextVar[Run | None] = ContextVar("stampede_guard_run", default=None)
@@ -112,12 +114,25 @@ class Run:
         self._stopping.raise_it(why)
 
     def report(self, **counters: int | float) -> None:
-        """Put counters into the history. The last value of each name stays. Raises `Misuse` for other than numbers."""
+        """Put counters into the history. The last value of each name stays.
+
+        Raises `Misuse` for other than numbers, and for a name with NUL, half a surrogate pair or over 200 characters.
+        """
         for name, value in counters.items():
+            # With such a name or value, no back end could store the outcome of the run.
+            if len(name) > LONGEST_COUNTER or name != checks.storable(name):
+                raise Misuse(
+                    f"run.report(**{{{name[:LONGEST_COUNTER]!r}: ...}}): write a name of at most {LONGEST_COUNTER} "
+                    "characters, without NUL and without halves of surrogate pairs"
+                )
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise Misuse(f"run.report({name}={value!r}): write a number")
-            if not math.isfinite(value):
-                # JSON has no such number, so the outcome of the run could not be stored.
+            try:
+                stored = math.isfinite(value)
+            except OverflowError:
+                # Its digits may be more than Python writes.
+                raise Misuse(f"run.report({name}=...): write a number that fits into a float") from None
+            if not stored:
                 raise Misuse(f"run.report({name}={value!r}): write a number")
         if len(self.counters.keys() | counters.keys()) > MOST_COUNTERS:
             raise Misuse(f"a run has at most {MOST_COUNTERS} counters")

@@ -18,9 +18,10 @@ from stampede_guard.jobs.execution import Execution
 from stampede_guard.jobs.following.follower import Follower
 from stampede_guard.jobs.following.looks import Looks
 from stampede_guard.jobs.history.records import JobRecords
-from stampede_guard.jobs.job import Job, TermOptions, check_fit, function_of, name_of, terms_of
+from stampede_guard.jobs.job import Job, TermOptions, check_fit, function_of, terms_of
 from stampede_guard.jobs.keeping import FIRST_PRUNE, KEEP, KEEP_FOR, OPERATOR_TIMEOUT, PRUNE_EVERY
 from stampede_guard.jobs.messages import Ending
+from stampede_guard.jobs.naming import name_of, place_of, two_functions
 from stampede_guard.jobs.reporting import log
 from stampede_guard.jobs.running import Running, ended, log_end
 from stampede_guard.jobs.schedules.dialects import Dialect, cron_of
@@ -127,7 +128,7 @@ class Jobs(JobRecords):
         check_fit(function_of(function, called), called, arguments or {})
         known = self._jobs.get(called)
         if known is not None and known.function != function:
-            raise _two(called, known.function, function)
+            raise two_functions(called, known.function, function)
         if self._keeping is not None:
             self._refuse_another(called, function)
         return self.put(Job(called, schedule, function, terms_of(terms), dict(arguments or {})))
@@ -149,15 +150,29 @@ class Jobs(JobRecords):
         connect: Callable[[], Any] | None = None,
         rows: Rows | None = None,
         table: str = "job_schedules",
+        prefix: str | None = None,
         poll_every: Duration = 10.0,
         **terms: Unpack[TermOptions],
     ) -> ScheduleTable:
-        """Schedules from a PostgreSQL table, or from any `rows`: see `stampede_guard.jobs.table`."""
+        """Schedules from a PostgreSQL table, or from any `rows`: see `stampede_guard.jobs.table`.
+
+        `prefix`: of the rows' ids in the names of their jobs. A second table with the same functions needs one, also
+        that of another program with this namespace.
+        """
         if (connect is None) == (rows is None):
             raise Misuse("a table of schedules needs either connect=pool.acquire or rows=..., not both")
         source = PostgresRows(connect, table=table) if connect is not None else rows
         assert source is not None
-        made = ScheduleTable(self, functions, source, poll_every=poll_every, terms=terms)
+        made = ScheduleTable(
+            self,
+            functions,
+            source,
+            poll_every=poll_every,
+            terms=terms,
+            prefix=prefix,
+            declared=self._jobs.get,
+        )
+        made.check_beside(self._tables)
         self._tables.append(made)
         if self._keeping is not None:
             self._follow_table(made)
@@ -320,8 +335,8 @@ class Jobs(JobRecords):
         """Two `Jobs` may follow one job, but only with the same function. Else a random one of two would run."""
         for other in _STARTED - {self}:
             known = other._jobs.get(name) if other.leases is self.leases else None
-            if known is not None and _place(known.function) != _place(function):
-                raise _two(name, known.function, function)
+            if known is not None and place_of(known.function) != place_of(function):
+                raise two_functions(name, known.function, function)
 
     def _known(self, name: Any) -> Job:
         job = self._jobs.get(name) if isinstance(name, str) else None
@@ -387,14 +402,3 @@ class Jobs(JobRecords):
                     # Catch every error, because it may be temporary. Without this task the history would only grow.
                     mistake = None if isinstance(error, StoreError) else error
                     log.warning("job %s: its history was not pruned: %s", name, error, exc_info=mistake)
-
-
-def _two(name: str, known: Any, function: Any) -> Misuse:
-    return Misuse(
-        f"two functions have the job name {name!r}: {_place(known)} and {_place(function)}; "
-        "give one of them another name="
-    )
-
-
-def _place(function: Any) -> str:
-    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"

@@ -4,12 +4,16 @@
 
 | column | |
 |---|---|
-| `id` | identifies the row: its job is called `sync#ID` in history, metrics and logs |
+| `id` | identifies the row: its job is called `sync#ID` in history, metrics and logs, or `sync#PREFIX.ID` |
 | `job` | one of the given names |
 | `arguments` | JSON object: keyword arguments of the function |
 | `cron`, `tz` | the schedule; `tz` may be null, for UTC |
 | `is_active` | only active rows are followed |
 | `last_run_at` | the slot of the latest completed run, written after it |
+
+A second table with the same functions needs a prefix: `jobs.table(..., prefix="billing")`. Otherwise two rows with one
+id would be one job. For the same reason, the tables of two programs (or two `Jobs`) with one namespace need two
+prefixes: they share the back end. A row whose job name belongs to something else is logged once, and is not followed.
 
 `TABLE_SQL` creates such a table. The rows are read every `poll_every` seconds. An invalid row is logged once, and its
 last valid state stays in force. While the table cannot be read, all rows stay in force.
@@ -20,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -51,6 +55,8 @@ CREATE TABLE IF NOT EXISTS job_schedules (
 """
 MOST_ROWS = 1_000
 QUERY_TIMEOUT = 5.0
+_PREFIX = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""Without a dot, so that no two pairs of a prefix and an id are one job name."""
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}(\.[a-z_][a-z0-9_]{0,62})?")
 
 
@@ -125,26 +131,47 @@ class ScheduleTable:
         *,
         poll_every: Duration,
         terms: Mapping[str, Any],
+        prefix: str | None,
+        declared: Callable[[str], Job | None],
     ) -> None:
         if not functions or not isinstance(functions, Mapping):
             raise Misuse("a table of schedules needs the functions that its rows may name: {'sync': sync}")
-        for name in functions:
-            if not name or not isinstance(name, str):
-                raise Misuse(f"a row cannot name the job {name!r}: use a string, as in {{'sync': sync}}")
+        for job in functions:
+            if not job or not isinstance(job, str):
+                raise Misuse(f"a row cannot name the job {job!r}: use a string, as in {{'sync': sync}}")
         if not all(callable(getattr(rows, method, None)) for method in ("active", "ran")):
             raise Misuse(f"rows={rows!r}: write an object with active() and ran(), or connect=pool.acquire")
+        if prefix is not None and not _PREFIX.fullmatch(checks.text(prefix)):
+            raise Misuse(
+                f"prefix={prefix!r}: write a short name of letters, digits, '_' and '-', such as 'billing'"
+            )
+        self.prefix = prefix
         self._jobs = jobs
-        self._functions = {name: function_of(function, name) for name, function in functions.items()}
+        self._declared = declared
+        self._functions = {job: function_of(function, job) for job, function in functions.items()}
         self._rows = rows
         self._poll_every = checks.seconds("poll_every", poll_every, above=True)
         self._terms = dict(terms)
         terms_of(self._terms, also=())
-        self._followed: dict[str, Row] = {}
+        self._followed: dict[str, tuple[Row, Job]] = {}
         self._leaving: set[str] = set()
         """Jobs that this worker follows no longer, and has not retired in the back end yet."""
-        self._refused: dict[str, str] = {}
+        self._refused: set[tuple[str, str]] = set()
+        """Job names and rows that the latest look refused. Each is logged when it is refused first."""
         self._unreadable = False
         self._too_many = False
+
+    def check_beside(self, others: Iterable[ScheduleTable]) -> None:
+        """Raises `Misuse` if rows of this table and of another one may have the same job name."""
+        for other in others:
+            if other.prefix == self.prefix and (
+                shared := sorted(other._functions.keys() & self._functions.keys())
+            ):
+                which = f"the prefix {self.prefix!r}" if self.prefix else "no prefix"
+                raise Misuse(
+                    f"two tables of schedules with {which} have the function {shared[0]!r}, so rows with one id "
+                    "would be one job: give one of them a prefix of its own, jobs.table(..., prefix='billing')"
+                )
 
     async def follow(self) -> None:
         """Follow the table until cancelled."""
@@ -170,18 +197,32 @@ class ScheduleTable:
                 "the table of schedules has more than %d active rows; the first are followed", MOST_ROWS
             )
         self._too_many = len(rows) > MOST_ROWS
-        wanted = {f"{row.job}#{row.id}": row for row in rows[:MOST_ROWS]}
+        told, self._refused = self._refused, set()
+        wanted: dict[str, Row] = {}
+        for row in rows[:MOST_ROWS]:
+            name = self._name_of(row)
+            if wanted.setdefault(name, row) is not row:
+                self._refuse(name, row, f"another row has the job name {name!r}", told)
         for name in self._followed.keys() - wanted.keys():
+            if self._is_free(name):
+                self._leaving.add(name)
+                await self._jobs.remove(name)
             del self._followed[name]
-            self._leaving.add(name)
-            await self._jobs.remove(name)
         self._leaving -= wanted.keys()
+        self._leaving -= set(self._jobs.names)
         for name in tuple(self._leaving):
             await self._retire(name)
-        self._refused = {name: told for name, told in self._refused.items() if name in wanted}
         for name, row in wanted.items():
-            if self._followed.get(name) != row:
-                self._take(name, row)
+            if name not in self._followed or self._followed[name][0] != row:
+                self._take(name, row, told)
+
+    def _name_of(self, row: Row) -> str:
+        return f"{row.job}#{row.id}" if self.prefix is None else f"{row.job}#{self.prefix}.{row.id}"
+
+    def _is_free(self, name: str) -> bool:
+        """Whether no job has this name, or only the one that this table has put there."""
+        known = self._declared(name)
+        return known is None or (name in self._followed and known is self._followed[name][1])
 
     async def _retire(self, name: str) -> None:
         try:
@@ -192,20 +233,28 @@ class ScheduleTable:
         else:
             self._leaving.discard(name)
 
-    def _take(self, name: str, row: Row) -> None:
+    def _take(self, name: str, row: Row, told: set[tuple[str, str]]) -> None:
         try:
             function = self._functions.get(row.job)
             if function is None:
                 raise Misuse(f"there is no job {row.job!r}, only {', '.join(sorted(self._functions))}")
+            if not self._is_free(name):
+                raise Misuse(
+                    f"this program has another job with the name {name!r}: rename that job, or write "
+                    "jobs.table(..., prefix='billing')"
+                )
             schedule = Cron.of(row.cron, tz=row.tz)
-            self._jobs.put(Job(name, schedule, self._noted(function, row), terms_of(self._terms)))
+            job = self._jobs.put(Job(name, schedule, self._noted(function, row), terms_of(self._terms)))
         except (Misuse, TypeError) as error:
-            if self._refused.get(name) != repr(row):
-                log.error("row %s of the table of schedules is not followed: %s", row.id, error)
-                self._refused[name] = repr(row)
+            self._refuse(name, row, str(error), told)
         else:
-            self._refused.pop(name, None)
-            self._followed[name] = row
+            self._followed[name] = (row, job)
+
+    def _refuse(self, name: str, row: Row, why: str, told: set[tuple[str, str]]) -> None:
+        refused = (name, repr(row))
+        if refused not in told | self._refused:
+            log.error("row %s of the table of schedules is not followed: %s", row.id, why)
+        self._refused.add(refused)
 
     def _noted(self, function: Callable[..., Any], row: Row) -> Callable[[Run], Any]:
         """The function with the row's arguments. After a completed run it writes `last_run_at` into the row."""

@@ -11,7 +11,7 @@ from stampede_guard.durations import Duration
 from stampede_guard.errors import PolicyError
 from stampede_guard.values.arguments.signatures import signature_of
 
-__all__ = ["count", "flag", "gives_values", "seconds", "takes_one", "text", "whole"]
+__all__ = ["count", "flag", "gives_values", "seconds", "storable", "takes_one", "text", "whole"]
 
 
 def seconds(
@@ -30,6 +30,14 @@ def seconds(
 def text(value: object) -> str:
     """The value if it is a string, else an empty string, which the caller's check then refuses."""
     return value if isinstance(value, str) else ""
+
+
+def storable(given: str) -> str:
+    """The text as every back end can store it.
+
+    PostgreSQL stores no NUL character, and no back end stores half a surrogate pair.
+    """
+    return given.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
 
 
 def whole(field: str, value: object, *, least: int) -> None:

@@ -76,8 +76,10 @@ class Leases:
         label, hooks = options.get("label", ""), options.get("hooks", ())
         if not NAMESPACE.fullmatch(checks.text(namespace)):
             raise Misuse(f"{given_as} is not allowed: write 1 to 64 letters, digits, dots, - or _")
-        if not isinstance(label, str):
-            raise PolicyError("label", label, "write a text")
+        if label != checks.storable(checks.text(label)):
+            raise PolicyError(
+                "label", label, "write a text, without NUL and without halves of surrogate pairs"
+            )
         if not isinstance(hooks, Iterable):
             raise PolicyError("hooks", hooks, "write a tuple of functions")
         self.namespace = namespace
@@ -200,10 +202,10 @@ class Leases:
         stops and releases. Until then, or until its lease ends, no other process gets the lease. With `now`, the back
         end does not wait for the holder. Until the holder notices, two may believe. Each call is recorded as an audit.
         """
-        if not by:
+        if not by or not isinstance(by, str):
             raise Misuse('force_release(by=...) is recorded: write who asks for it, such as by="alice"')
         return await self.part().backend.force(
-            self.full(name), token=token, by=by, now=now, timeout=OPERATOR_TIMEOUT
+            self.full(name), token=token, by=checks.storable(by), now=now, timeout=OPERATOR_TIMEOUT
         )
 
     def health(self) -> dict[str, Any]:

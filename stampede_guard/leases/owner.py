@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+from stampede_guard.leases import checks
 from stampede_guard.leases.messages import Owner
 from stampede_guard.values.forks import in_children
 from stampede_guard.values.processplace import this_place
@@ -19,7 +20,9 @@ def this_process(label: str = "") -> Owner:
     if not _process:
         _process = str(uuid.uuid4())
     here = this_place()
-    return Owner(process=_process, pod=here.pod, host=here.host, pid=here.pid, label=label)
+    # Python reads bytes of the environment that are no UTF-8 as halves of surrogate pairs.
+    pod, host = checks.storable(here.pod), checks.storable(here.host)
+    return Owner(process=_process, pod=pod, host=host, pid=here.pid, label=label)
 
 
 def called(owner: Owner) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from stampede_guard.errors import Misuse
 from stampede_guard.jobs import Jobs
+from stampede_guard.jobs.messages import Ending
 from stampede_guard.jobs.run import Run
 from stampede_guard.leases import MemoryLeases
 from tests.jobs.fleet import Fleet, virtually
@@ -103,6 +104,10 @@ def test_an_error_is_told_in_text_that_every_back_end_can_keep(error: Exception,
         raise error
 
     assert ended(tick) == ("failed", told)
+
+
+def test_any_text_of_an_ending_is_text_that_every_back_end_can_keep() -> None:
+    assert Ending(outcome="failed", error="a\0b \ud83d").error == "a\\0b \\ud83d"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

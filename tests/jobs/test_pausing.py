@@ -54,6 +54,16 @@ def test_what_may_still_begin_after_the_resume_runs_as_after_an_outage(
     assert not warnings(caplog, "slots missed")
 
 
+@pytest.mark.parametrize(("by", "told"), [("a\0b", "a\\0b"), ("caf\udce9", "caf\\udce9")])
+def test_who_paused_it_is_kept_as_text_that_every_back_end_can_keep(by: str, told: str) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker().tick(10).start()
+        await fleet.until(15)
+        assert (await worker.jobs.pause("tick", by=by)).paused_by == told
+
+    virtually(scenario)
+
+
 def test_a_run_goes_on_and_by_hand_another_one_starts(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(fleet: Fleet) -> None:
         worker = fleet.worker().tick(100, takes=50, overlap="allow").start()

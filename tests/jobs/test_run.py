@@ -58,6 +58,34 @@ async def test_what_is_no_number_cannot_be_reported_and_changes_nothing(value: A
     assert kept.counters == {"files": 1}
 
 
+@pytest.mark.parametrize("digits", [400, 5_000])
+async def test_a_number_that_is_no_float_cannot_be_reported_and_changes_nothing(digits: int) -> None:
+    def look(run: Run) -> None:
+        run.report(files=1, most=10**300)
+        with pytest.raises(Misuse, match=r"run.report\(rows=.*\): write a number"):
+            run.report(files=2, rows=-(10**digits))
+
+    _, kept = await seen_by(look)
+    assert kept.counters == {"files": 1, "most": 10**300}
+
+
+@pytest.mark.parametrize("name", ["a\0b", "caf\udce9.csv", "\ud83d", "x" * 201])
+async def test_a_name_that_not_every_back_end_can_keep_cannot_be_reported(name: str) -> None:
+    def look(run: Run) -> None:
+        run.report(files=1)
+        with pytest.raises(Misuse, match="at most 200 characters"):
+            run.report(**{"files": 2, name: 3})
+
+    _, kept = await seen_by(look)
+    assert kept.counters == {"files": 1}
+
+
+async def test_a_name_of_any_other_characters_can_be_reported() -> None:
+    names = ["", "caf\xe9.csv", "a\nb", "\U0001f600", "x" * 200]
+    _, kept = await seen_by(lambda run: run.report(**dict.fromkeys(names, 1)))
+    assert kept.counters == dict.fromkeys(names, 1)
+
+
 async def test_a_run_has_a_bounded_number_of_counters() -> None:
     def look(run: Run) -> None:
         run.report(**{f"c{number}": number for number in range(64)})

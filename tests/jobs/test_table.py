@@ -15,6 +15,8 @@ from bench.herd.postgres import PostgresServer
 from stampede_guard.errors import Misuse, PolicyError, StoreUnavailable
 from stampede_guard.jobs import Jobs, Run, table
 from stampede_guard.jobs.backends.memory import runs_beside
+from stampede_guard.jobs.job import Job, Terms
+from stampede_guard.jobs.schedules.schedule import Every
 from stampede_guard.jobs.table import TABLE_SQL, PostgresRows, Row
 from stampede_guard.leases import MemoryLeases
 from tests.jobs.fleet import Fleet, virtually
@@ -264,3 +266,125 @@ async def test_a_table_of_postgresql_is_read_and_written() -> None:
         finally:
             await connection.close()
             await pool.close()
+
+
+def two_tables(fleet: Fleet, first: Edited, second: Edited, **prefix: str) -> list[tuple[str, str]]:
+    """One worker with two tables. Their rows may have the same ids."""
+    seen: list[tuple[str, str]] = []
+    worker = fleet.worker()
+
+    async def sync(run: Run, tenant: str = "?") -> None:
+        seen.append((run.job.removeprefix("shop:"), tenant))
+
+    async def send(run: Run, tenant: str = "?") -> None:
+        seen.append((run.job.removeprefix("shop:"), tenant))
+
+    worker.jobs.table({"sync": sync}, rows=first, poll_every=5)
+    worker.jobs.table({"sync": sync, "send": send}, rows=second, poll_every=5, **prefix)
+    worker.start()
+    return seen
+
+
+def test_rows_of_two_tables_with_one_id_are_two_jobs() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        first, second = Edited(row(1, "* * * * *", tenant="a")), Edited(row(1, "* * * * *", tenant="b"))
+        seen = two_tables(fleet, first, second, prefix="billing")
+        await fleet.until(70)
+        assert sorted(seen) == [("sync#1", "a"), ("sync#billing.1", "b")]
+        second.rows.clear()
+        await fleet.until(190)
+        assert sorted(seen[2:]) == [("sync#1", "a"), ("sync#1", "a")]
+        assert fleet.workers[0].jobs.names == ["sync#1"]
+        assert {health.job: health.overdue for health in await fleet.workers[0].jobs.health()} == {
+            "shop:sync#1": False,
+            "shop:sync#billing.1": False,
+        }
+
+    virtually(scenario)
+
+
+def test_a_second_table_with_the_same_functions_and_the_same_prefix_is_refused() -> None:
+    jobs = Jobs(MemoryLeases())
+    jobs.table({"sync": print, "send": print}, rows=Edited())
+    with pytest.raises(
+        Misuse, match=r"with no prefix have the function 'sync'.*jobs\.table\(\.\.\., prefix="
+    ):
+        jobs.table({"sync": print}, rows=Edited())
+    # Without a common function, no two rows can have one job name.
+    jobs.table({"purge": print}, rows=Edited())
+    jobs.table({"sync": print}, rows=Edited(), prefix="billing")
+    with pytest.raises(Misuse, match="with the prefix 'billing' have the function 'sync'"):
+        jobs.table({"sync": print}, rows=Edited(), prefix="billing")
+
+
+@pytest.mark.parametrize("prefix", ["", "a.b", "a#b", "a b", "x" * 41, 7])
+def test_a_prefix_that_would_make_job_names_ambiguous_is_refused(prefix: Any) -> None:
+    with pytest.raises(Misuse, match="letters, digits"):
+        Jobs(MemoryLeases()).table({"sync": print}, rows=Edited(), prefix=prefix)
+
+
+def test_a_row_never_takes_nor_removes_a_job_that_is_not_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        edited = Edited(row(1, "* * * * *"), row(2, "* * * * *"))
+        worker, seen = fleet.worker(), list[str]()
+
+        async def sync(run: Run) -> None:
+            seen.append(f"row {run.job.removeprefix('shop:')}")
+
+        @worker.jobs.every(60, name="sync#1")
+        async def own(run: Run) -> None:
+            seen.append("declared")
+
+        worker.jobs.table({"sync": sync}, rows=edited, poll_every=5)
+        worker.start()
+        await fleet.until(130)
+        assert sorted(seen) == ["declared"] * 2 + ["row sync#2"] * 2
+        edited.rows = []
+        await fleet.until(250)
+        assert seen[4:] == ["declared"] * 2
+        view = await worker.jobs.view("sync#1")
+        assert view is not None and view.rhythm > 0
+        # When the name is free, the row has it.
+        edited.rows = [row(1, "* * * * *")]
+        await fleet.until(260)
+        await worker.jobs.remove("sync#1")
+        await fleet.until(310)
+        assert seen[6:] == ["row sync#1"]
+
+    virtually(scenario)
+    told = [record.getMessage() for record in caplog.records if "is not followed" in record.getMessage()]
+    assert len(told) == 2, "once for each time that the row was there"
+    assert "another job with the name 'sync#1'" in told[0]
+
+
+def test_a_job_that_replaced_a_row_stays_when_the_row_goes() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        edited = Edited(row(1, "* * * * *"))
+        seen = workers(fleet, edited, count=1)
+        await fleet.until(70)
+        jobs, own = fleet.workers[0].jobs, list[str]()
+
+        async def mine(run: Run) -> None:
+            own.append(run.job.removeprefix("shop:"))
+
+        jobs.put(Job("sync#1", Every.of(60), mine, Terms()))
+        edited.rows = []
+        await fleet.until(190)
+        assert (len(seen), own) == (1, ["sync#1"] * 2)
+        view = await jobs.view("sync#1")
+        assert view is not None and view.rhythm > 0
+
+    virtually(scenario)
+
+
+def test_of_two_rows_with_one_id_the_first_is_followed(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        edited = Edited(row(1, "* * * * *", repository="a"), row(1, "* * * * *", repository="b"))
+        seen = workers(fleet, edited, count=1)
+        await fleet.until(130)
+        assert [repository for _, repository in seen] == ["a", "a"]
+
+    virtually(scenario)
+    assert (
+        sum("another row has the job name 'sync#1'" in record.getMessage() for record in caplog.records) == 1
+    )

@@ -14,6 +14,7 @@ from stampede_guard import events
 from stampede_guard.errors import LeaseLost, LeaseTaken, Misuse, PolicyError, StoreRefused, StoreUnavailable
 from stampede_guard.leases.memory import LeaseRows, MemoryBackend
 from stampede_guard.leases.messages import Forced, NotForced
+from stampede_guard.leases.owner import this_process
 from tests.leases.virtual import Fleet, virtually
 
 
@@ -280,6 +281,33 @@ def test_an_operator_who_does_not_wait_takes_it_and_the_holder_finds_out() -> No
             await operator.force_release("n", token=1, by="")
 
     virtually(main)
+
+
+@pytest.mark.parametrize(("by", "told"), [("a\0b", "a\\0b"), ("caf\udce9", "caf\\udce9")])
+def test_an_operators_name_is_recorded_as_text_that_every_back_end_can_keep(by: str, told: str) -> None:
+    async def main(fleet: Fleet) -> None:
+        a, operator = fleet.process("a"), fleet.process("operator")
+        with pytest.raises(LeaseLost):
+            async with a.hold("n", 60) as lease:
+                await operator.force_release("n", token=lease.token, by=by, now=True)
+                await lease.check()
+        assert [audit.by for audit in await operator.audits()] == [told]
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("by", ["", None, 7])
+def test_an_operator_without_a_name_is_refused(by: Any) -> None:
+    async def main(fleet: Fleet) -> None:
+        with pytest.raises(Misuse, match="by="):
+            await fleet.process("operator").force_release("n", token=1, by=by)
+
+    virtually(main)
+
+
+def test_the_owner_of_a_process_is_text_that_every_back_end_can_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_NAME", "caf\udce9")  # as Python reads bytes that are no UTF-8
+    assert this_process().pod == "caf\\udce9"
 
 
 def test_a_holder_who_was_not_waited_for_finds_out_long_before_his_next_renewal() -> None:

@@ -186,6 +186,8 @@ def test_a_warmer_has_a_guard_and_options_that_there_are() -> None:
         ({"namespace": 5}, "namespace=5"),
         ({"namespace": "a b"}, "write 1 to 64 letters"),
         ({"label": 5}, "label=5 is not allowed: write a text"),
+        ({"label": "a\0b"}, "label='a\\x00b' is not allowed: write a text"),
+        ({"label": "half \ud83d"}, "label='half \\ud83d' is not allowed: write a text"),
         ({"hooks": 5}, "hooks=5 is not allowed: write a tuple of functions"),
         ({"hooks": [5]}, "not a int"),
         ({"clock": 5}, "clock=5: write a function"),

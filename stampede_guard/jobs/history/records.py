@@ -93,7 +93,7 @@ class JobRecords:
         """
         if not isinstance(by, str):
             raise Misuse(f"by={by!r}: write the name of the person who pauses it")
-        who = by or called(self.leases.part().owner)
+        who = checks.storable(by) or called(self.leases.part().owner)
         return self._found(
             name, await self.runs().pause(self.leases.full(name), by=who, timeout=OPERATOR_TIMEOUT)
         )
