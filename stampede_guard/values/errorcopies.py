@@ -209,19 +209,23 @@ class _Copying:
             pairs = [(key, self.value(item, depth + 1)) for key, item in value.items()]
             return self._remember(value, kind(pairs))
         base: Any = _built_in_base(kind)
-        if base not in (object, dict, list, set, tuple):
+        if base is not object and base not in _BASES:
             return value
-        if base is tuple:
-            made = self._remember(value, base.__new__(kind, [self.value(item, depth + 1) for item in value]))
+        if base is tuple or base is frozenset:
+            items = [self.value(item, depth + 1) for item in base.__iter__(value)]
+            made = self._remember(value, base.__new__(kind, items))
         else:
             made = self._remember(value, base.__new__(kind))
-        if base is dict:
-            for key, item in list(dict.items(value)):
-                dict.__setitem__(made, self.value(key, depth + 1), self.value(item, depth + 1))
+        if issubclass(base, dict):
+            for key, item in list(base.items(value)):
+                base.__setitem__(made, self.value(key, depth + 1), self.value(item, depth + 1))
         elif base is list:
             list.extend(made, [self.value(item, depth + 1) for item in list.__iter__(value)])
         elif base is set:
             set.update(made, [self.value(item, depth + 1) for item in set.__iter__(value)])
+        elif base is deque:
+            deque.__init__(made, (), deque.maxlen.__get__(value))
+            deque.extend(made, [self.value(item, depth + 1) for item in deque.__iter__(value)])
         self._fill(made, value, depth)
         return made
 
@@ -229,6 +233,7 @@ class _Copying:
 _NOTHING_INSIDE = frozenset({type(None), bool, int, float, str, bytes, type, types.FunctionType})
 _HARMLESS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 _CONTAINERS = frozenset({dict, list, set, OrderedDict, defaultdict, deque})
+_BASES = _CONTAINERS | {tuple, frozenset}
 
 
 def _is_plain(kind: type) -> bool:
@@ -241,7 +246,7 @@ def _is_data(kind: type) -> bool:
     """Whether objects of this class are plain data, not a connection, a session or another live object."""
     if any("__del__" in vars(base) for base in kind.__mro__):
         return False
-    if field_names(kind) is not None or issubclass(kind, dict | list | set | tuple | Mapping):
+    if field_names(kind) is not None or issubclass(kind, (*_BASES, Mapping)):
         return True
     return any(base.__name__ in _MESSAGES.get(root_package(base), ()) for base in kind.__mro__)
 

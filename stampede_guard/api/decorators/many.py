@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, Unpack, cast
 
 from stampede_guard.api.decorators.callables import is_coroutine_function
 from stampede_guard.api.decorators.decorator import Face
-from stampede_guard.api.decorators.manyids import distinct, id_of, ids_of, like, of_values, value_of
+from stampede_guard.api.decorators.manyids import distinct, id_of, ids_of, kept, like, of_values, value_of
 from stampede_guard.api.decorators.methods import in_its_place, taken_from
 from stampede_guard.api.decorators.options import Options, check_guard, refuse_positions
 from stampede_guard.api.identity.sameness import Given
@@ -19,14 +19,7 @@ from stampede_guard.api.keywords import OWN_OF_VALUES, ManyOptions
 from stampede_guard.api.types import NO_RESOURCES, Invalidation, ManyDecorator, Opened
 from stampede_guard.durations import Duration
 from stampede_guard.engine.calls import MOST_ATTEMPTS, ArgumentsChanged
-from stampede_guard.engine.engine import (
-    NOTHING,
-    Gathering,
-    Question,
-    bypassed_name,
-    tagged,
-    told_when_held,
-)
+from stampede_guard.engine.engine import NOTHING, Gathering, Question, bypassed_name, tagged, told_when_held
 from stampede_guard.engine.plan import Plan, Run
 from stampede_guard.engine.tasks import contained, outcome_of
 from stampede_guard.errors import Misuse, PolicyError, StoreError
@@ -198,12 +191,15 @@ class ManyFace(Face[..., Any]):
 
     async def _as_it_is(self, args: Any, kwargs: Any, serve: Callable[..., Any]) -> dict[Any, Any]:
         """Serve the ids, again if an argument that cannot be copied changed during the computation."""
+        given = self._given(args, kwargs)
+        if (again := kept(given)) is not given:
+            args, kwargs = self._placed(args, kwargs, again)
         for _ in range(MOST_ATTEMPTS):
             try:
                 return await self._in_chunks(args, kwargs, serve)
             except ArgumentsChanged:
                 continue
-        ids = self._unique(self._given(args, kwargs))
+        ids = self._unique(again)
         directly = await _ManyCall(self, self._guarded(), "off", ids, args, kwargs).plain(ids)
         return {id: value for id, value in directly.items() if value is not ABSENT}
 

@@ -14,7 +14,7 @@ from stampede_guard.values.annotations import resolve, unwrap
 from stampede_guard.values.arguments.templates import names_in, parsed
 from stampede_guard.values.parts.parts import Unkeyable, text_of
 
-__all__ = ["distinct", "id_of", "ids_of", "like", "of_values", "value_of"]
+__all__ = ["distinct", "id_of", "ids_of", "like", "of_values", "kept", "value_of"]
 
 _MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 _COLLECTIONS = (list, tuple, set, frozenset)
@@ -47,8 +47,15 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def like(given: Any, ids: list[Any]) -> Any:
-    """The ids in the kind of collection that the caller passed."""
-    return type(given)(ids) if type(given) in _COLLECTIONS else ids
+    """The ids in the kind of collection that the caller passed, or in a list. The function may change it."""
+    return (type(given) if type(given) in _COLLECTIONS else list)(ids)
+
+
+def kept(given: Any) -> Any:
+    """The ids themselves, or a list of those that can perhaps be read only once: a generator, a view of a dict."""
+    if isinstance(given, (*_COLLECTIONS, str, bytes)) or not isinstance(given, collections.abc.Iterable):
+        return given
+    return list(given)
 
 
 def ids_of(function: Callable[..., Any], ids: str | None, options: Options) -> tuple[str, int | None]:

@@ -91,11 +91,7 @@ class Copying:
         if copied is value:
             self.live = True
             return value
-        if isinstance(value, list):
-            list.__setitem__(copied, slice(None), self.items(list.__iter__(value)))
-        elif isinstance(value, dict):
-            for key, item in list(dict.items(value)):
-                dict.__setitem__(copied, key, self.of(item))
+        copied, is_new = self._filled(value, copied)
         for name, item in attributes(value).items():
             if name == "_state" and is_row(type(value)):
                 # Django's copy has one of its own. Its related rows are in no key, and may refer to this row again.
@@ -104,7 +100,7 @@ class Copying:
             if name in getattr(value, "__dict__", ()):
                 # Needed if a library's own way of copying omits it.
                 copied.__dict__[name] = own
-            elif own is item:
+            elif own is item and not is_new:
                 continue
             elif hasattr(type(copied), "__struct_fields__"):
                 sys.modules["msgspec"].structs.force_setattr(copied, name, own)
@@ -112,7 +108,34 @@ class Copying:
                 object.__setattr__(copied, name, own)
         return copied
 
+    def _filled(self, value: Any, copied: Any) -> tuple[Any, bool]:
+        """The shallow copy of a collection with copies of its items, and whether it was made anew for them.
 
+        The methods are those of the built-in class: what a subclass does in its own is done already.
+        """
+        base = next((base for base in _BASES if isinstance(value, base)), None)
+        if base is None:
+            return copied, False
+        if issubclass(base, dict):
+            before = [*base.items(value)]
+            pairs = [(self.of(key), self.of(item)) for key, item in before]
+            if any(key is not old for (key, _), (old, _) in zip(pairs, before, strict=True)):
+                base.clear(copied)
+            for key, item in pairs:
+                base.__setitem__(copied, key, item)
+            return copied, False
+        before = [*base.__iter__(value)]
+        items = self.items(before)
+        if all(one is other for one, other in zip(items, before, strict=True)):
+            return copied, False
+        if base in (tuple, frozenset):
+            return base.__new__(type(value), items), True
+        base.clear(copied)
+        getattr(base, "update" if base is set else "extend")(copied, items)
+        return copied, False
+
+
+_BASES: tuple[Any, ...] = (collections.OrderedDict, dict, list, tuple, set, frozenset, collections.deque)
 _COPIERS: dict[type, Callable[[Copying, Any], Any]] = {
     list: Copying.items,
     dict: lambda copying, value: dict(copying.pairs(value)),

@@ -47,6 +47,7 @@ _WITHOUT_MOMENTS = (
 )  # fmt: skip
 _Parameter = inspect.Parameter
 _BY_POSITION = (_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD)
+_BY_NAME = (_Parameter.POSITIONAL_OR_KEYWORD, _Parameter.KEYWORD_ONLY)
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -55,6 +56,7 @@ class Fitted:
 
     __slots__ = (
         "_annotations",
+        "_by_name",
         "_defaults",
         "_exactly",
         "_fitters",
@@ -81,6 +83,7 @@ class Fitted:
         self._annotations = hints
         self._defaults = {name: parameter.default for name, parameter in parameters.items()}
         self._positions = [name for name, parameter in parameters.items() if parameter.kind in _BY_POSITION]
+        self._by_name = {name for name, parameter in parameters.items() if parameter.kind in _BY_NAME}
         kinds = {parameter.kind: name for name, parameter in parameters.items()}
         self._rest = kinds.get(_Parameter.VAR_POSITIONAL, "")
         self._rest_named = kinds.get(_Parameter.VAR_KEYWORD, "")
@@ -109,7 +112,8 @@ class Fitted:
         return [*self._positions[: len(args)], *([self._rest] * (len(args) - len(self._positions)))]
 
     def named(self, key: str) -> str:
-        return key if key in self._defaults and key != self._rest else self._rest_named
+        """The parameter that a keyword fills. A positional-only one may have the name of another argument."""
+        return key if key in self._by_name else self._rest_named
 
     def redeclare(self, name: str, annotation: Any) -> None:
         """Here a parameter gets another type than the function declares: one of the many ids."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 
 from stampede_guard.values.annotations import field_names
 from stampede_guard.values.codec.attributes import NO_FIELDS, attributes_of, is_standard, own_slots, per_class
-from stampede_guard.values.codec.hidden import is_excluded, is_secret
+from stampede_guard.values.codec.hidden import is_excluded, is_secret, masked, public_kind
 
 __all__ = ["alike", "difference", "same", "shown_difference"]
 
@@ -146,6 +146,8 @@ _field_names = per_class(field_names)
 def _conversion(original: Any, back: Any, where: str) -> str | None:
     kind: type = type(original)
     target: Any = type(back)
+    if not _HIDDEN_COUNTS.get() and is_secret(kind) and public_kind(kind) is public_kind(target):
+        return None if masked(original) == masked(back) else _changed(kind, where)
     if not isinstance(original, enum.Enum) and isinstance(original, (*_SEQUENCES, *_SETS, dict, *_SCALARS)):
         found = _attributes(original, None, NO_FIELDS, where)
         if found is not None:

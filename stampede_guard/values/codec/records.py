@@ -25,7 +25,7 @@ from stampede_guard.values.annotations import comes_from, root_package
 from stampede_guard.values.classnames import members_of, name_of, named
 from stampede_guard.values.codec.attributes import attributes_of, per_class
 from stampede_guard.values.codec.builtin import dumps, lift_with, refusal
-from stampede_guard.values.codec.hidden import is_excluded, is_secret, masked, unmasked
+from stampede_guard.values.codec.hidden import is_excluded, is_secret, masked, public_kind, unmasked
 from stampede_guard.values.codec.immutable import is_plain_tuple
 
 __all__ = ["MOST_CLASSES", "NAMED", "Records", "described", "fill_state", "is_model", "is_record"]
@@ -142,7 +142,7 @@ class Records:
         self._classes[_name(kind)] = kind
 
     def _lower(self, value: Any, inner: Callable[[Any], Any]) -> Any:
-        kind = type(value)
+        kind = public_kind(type(value))
         name = self._names.get(kind)
         if name is None:
             if not is_record(kind) or not self._is_named(kind):

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from stampede_guard.values.annotations import alternatives, root_package, unwrap
-from stampede_guard.values.codec.attributes import per_class
+from stampede_guard.values.codec.attributes import attributes_of, per_class
 from stampede_guard.values.codec.records import fill_state, is_model, is_record
+from stampede_guard.values.filtering.generics import hints_of
 
 __all__ = ["Foreign", "narrowed"]
 
@@ -47,7 +48,7 @@ def narrowed(annotation: Any, value: Any, *, trusted: bool = False) -> Any:
     if getattr(origin, "_name", "") in _ITEM_MARKS:
         return narrowed(typing.get_args(annotation)[0], value, trusted=trusted)
     if isinstance(annotation, typing.TypeVar):
-        annotation = Any if annotation.__bound__ is None else annotation.__bound__
+        return narrowed(_any_of(annotation), value, trusted=trusted)
     if annotation in (Any, object):
         return value
     if annotation is None or annotation is types.NoneType:
@@ -71,6 +72,15 @@ def narrowed(annotation: Any, value: Any, *, trusted: bool = False) -> Any:
     if kind in _DICTS:
         return _dict(_of(dict, value), arguments, trusted)
     return _object(kind, arguments, value, trusted) if isinstance(kind, type) else value
+
+
+def _any_of(variable: typing.TypeVar) -> Any:
+    """What a type variable without an argument stands for, as pydantic reads it."""
+    if getattr(variable, "has_default", bool)():
+        return variable.__default__  # type: ignore[attr-defined]  # Python 3.13 and later
+    if variable.__constraints__:
+        return typing.Union[variable.__constraints__]  # noqa: UP007
+    return Any if variable.__bound__ is None else variable.__bound__
 
 
 def _of(kind: type, value: Any) -> Any:
@@ -138,15 +148,15 @@ def _unchanged(found: Iterable[Any], before: Iterable[Any]) -> bool:
 
 def _object(kind: Any, arguments: tuple[Any, ...], value: Any, trusted: bool) -> Any:
     if hasattr(kind, "__required_keys__"):
-        return _typed_dict(kind, value, trusted)
+        return _typed_dict(kind, hints_of(kind, arguments), value, trusted)
     if issubclass(kind, enum.Enum):
         return _of(kind, value)
     if is_model(kind):
         return _model(kind, value, trusted)
     if dataclasses.is_dataclass(kind):
-        return _dataclass(kind, arguments, value, trusted)
+        return _dataclass(kind, hints_of(kind, arguments), value, trusted)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        hints = _hints(kind)
+        hints = hints_of(kind, arguments)
         items = tuple.__iter__(_of(kind, value))
         found = [
             narrowed(hints.get(name, Any), item, trusted=trusted)
@@ -158,8 +168,7 @@ def _object(kind: Any, arguments: tuple[Any, ...], value: Any, trusted: bool) ->
     return value
 
 
-def _typed_dict(kind: Any, value: Any, trusted: bool) -> Any:
-    hints = _hints(kind)
+def _typed_dict(kind: Any, hints: Mapping[str, Any], value: Any, trusted: bool) -> Any:
     if not kind.__required_keys__ <= _of(dict, value).keys():
         raise Foreign(value)
     # More keys than declared: pydantic decides what becomes of them.
@@ -201,21 +210,16 @@ def _model(kind: Any, value: Any, trusted: bool) -> Any:
     return made
 
 
-def _dataclass(kind: Any, arguments: tuple[Any, ...], value: Any, trusted: bool) -> Any:
+def _dataclass(kind: Any, hints: Mapping[str, Any], value: Any, trusted: bool) -> Any:
     if not isinstance(value, kind):
         raise Foreign(value)
-    hints = _hints(kind)
-    of_parameters = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
     names = [field.name for field in dataclasses.fields(kind)]
     held = {name: getattr(value, name) for name in names if hasattr(value, name)}
-    found = {
-        name: narrowed(of_parameters.get(hints.get(name), hints.get(name, Any)), item, trusted=trusted)
-        for name, item in held.items()
-    }
+    found = {name: narrowed(hints.get(name, Any), item, trusted=trusted) for name, item in held.items()}
     if type(value) is kind and _unchanged(found.values(), held.values()):
         return value
-    if type(value) is kind or not is_record(kind):
-        # The object may have attributes beside its fields, which a copy would lose.
+    if not is_record(kind) or (type(value) is kind and attributes_of(value, frozenset(names))):
+        # A copy would lose the attributes beside its fields.
         raise Foreign(value)
     made = object.__new__(kind)
     for name, item in found.items():
@@ -240,11 +244,3 @@ def _is_deep(annotation: Any) -> bool:
         return False
     fields = hasattr(kind, "_fields") or hasattr(kind, "__required_keys__")
     return fields or is_model(kind) or dataclasses.is_dataclass(kind)
-
-
-@per_class
-def _hints(kind: type) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(kind, include_extras=True)
-    except Exception:
-        return {}

@@ -243,8 +243,9 @@ class KeyBuilder:
             key: value if fitted.named(key) in left_out else copying.of(value)
             for key, value in kwargs.items()
         }
+        passed = {*fitted.names(args), *map(fitted.named, kwargs)}
         for name, default, by_keyword in self._defaults:
-            if name not in named and name not in fitted.names(args):
+            if name not in passed:
                 if by_keyword:
                     named[name] = copying.of(default)
                 else:

@@ -12,8 +12,7 @@ import decimal
 import enum
 import fractions
 import functools
-import ipaddress
-import pathlib
+import gc
 import re
 import types
 import uuid
@@ -27,6 +26,7 @@ from stampede_guard.values.parts import classes, state
 from stampede_guard.values.parts.classes import Unkeyable, class_name, digest, escape, needs_definition
 from stampede_guard.values.parts.rows import is_row, of_django
 from stampede_guard.values.parts.state import attributes, is_record, plain_object_problem, refuse_hidden_state
+from stampede_guard.values.parts.written import WRITTEN, of_a_library, of_enum, of_numpy, written
 
 __all__ = [
     "Unkeyable",
@@ -81,8 +81,19 @@ def _str(value: str) -> str:
     return f"'{value}'" if _is_readable(value) else f"'{escape(value)}'"
 
 
-def _pairs(value: Any) -> list[str]:
-    return [f"{text_of(key)}:{text_of(item)}" for key, item in value.items()]
+def _pairs(value: Any, items: Callable[[Any], Iterable[tuple[Any, Any]]] = dict.items) -> list[str]:
+    """Of a dict, without the methods of its own class, which may show something else."""
+    return [f"{text_of(key)}:{text_of(item)}" for key, item in items(value)]
+
+
+def _proxy(value: types.MappingProxyType[Any, Any]) -> str:
+    [behind] = gc.get_referents(value)
+    pairs = _pairs(behind) if isinstance(behind, dict) else _pairs(value, types.MappingProxyType.items)
+    return _tagged("mappingproxy", sorted(pairs))
+
+
+def _ordered(value: Any) -> list[str]:
+    return _pairs(value, collections.OrderedDict.items)
 
 
 def _zone(zone: datetime.tzinfo | None, moment: datetime.datetime | None) -> str:
@@ -119,13 +130,18 @@ def _zone_itself(value: zoneinfo.ZoneInfo) -> str:
     return f"zone({_zone(value, None)[1:]})"
 
 
+_LONGEST: Any = vars(collections.deque)["maxlen"]
+_FACTORY: Any = vars(collections.defaultdict)["default_factory"]
+
+
 def _deque(value: collections.deque[Any]) -> str:
-    return f"deque({value.maxlen},{_items(value)})"
+    items = _items(collections.deque.__iter__(value))
+    return f"deque({_LONGEST.__get__(value)},{items})"
 
 
 def _defaultdict(value: collections.defaultdict[Any, Any]) -> str:
     """Includes its factory for missing keys: a class. A function has no text."""
-    made = value.default_factory
+    made = _FACTORY.__get__(value)
     if made is not None and not isinstance(made, type):
         raise Unkeyable(type(made), "the function that a defaultdict calls has no text")
     by = "None" if made is None else class_name(made)
@@ -146,10 +162,10 @@ _EXACT: dict[type, Callable[[Any], str]] = {
     dict: lambda value: _tagged("dict", sorted(_pairs(value))),
     set: lambda value: _tagged("set", sorted(map(text_of, value))),
     frozenset: lambda value: _tagged("frozenset", sorted(map(text_of, value))),
-    types.MappingProxyType: lambda value: _tagged("mappingproxy", sorted(_pairs(value))),
+    types.MappingProxyType: _proxy,
     types.SimpleNamespace: lambda value: _tagged("SimpleNamespace", sorted(_pairs(vars(value)))),
     collections.deque: _deque,
-    collections.OrderedDict: lambda value: _tagged("collections.OrderedDict", _pairs(value)),
+    collections.OrderedDict: lambda value: _tagged("collections.OrderedDict", _ordered(value)),
     collections.defaultdict: _defaultdict,
     range: lambda value: f"range({value.start},{value.stop},{value.step})",
     slice: lambda value: f"slice({_items((value.start, value.stop, value.step))})",
@@ -167,6 +183,20 @@ _EXACT: dict[type, Callable[[Any], str]] = {
     uuid.UUID: lambda value: f"UUID({value.hex})",
 }
 
+
+def _read(base: type, names: str) -> Callable[[Any], list[Any]]:
+    """Reads attributes as the base class has them. A subclass may have properties of these names."""
+    members: list[Any] = [getattr(base, name) for name in names.split()]
+    return lambda value: [member.__get__(value) for member in members]
+
+
+_DAY = _read(datetime.date, "year month day")
+_CLOCK, _CLOCK_ALONE = (
+    _read(base, "hour minute second microsecond tzinfo") for base in (datetime.datetime, datetime.time)
+)
+_FOLD, _FOLD_ALONE = (_read(base, "fold") for base in (datetime.datetime, datetime.time))
+_DURATION = _read(datetime.timedelta, "days seconds microseconds")
+
 # For a subclass's value: the value of the base class. What the subclass defines in `__str__` is ignored.
 _BASE_VALUES: dict[type, Callable[[Any], Any]] = {
     str: str.__str__,
@@ -174,21 +204,16 @@ _BASE_VALUES: dict[type, Callable[[Any], Any]] = {
     float: float.__float__,
     bytes: lambda value: bytes.__getitem__(value, slice(None)),
     complex: complex.__complex__,
-    datetime.datetime: lambda value: datetime.datetime(
-        value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond, value.tzinfo,
-        fold=value.fold,
-    ),
-    datetime.date: lambda value: datetime.date(value.year, value.month, value.day),
-    datetime.time: lambda value: datetime.time(
-        value.hour, value.minute, value.second, value.microsecond, value.tzinfo, fold=value.fold
-    ),
-    datetime.timedelta: lambda value: datetime.timedelta(value.days, value.seconds, value.microseconds),
+    datetime.datetime: lambda value: datetime.datetime(*_DAY(value), *_CLOCK(value)).replace(fold=_FOLD(value)[0]),
+    datetime.date: lambda value: datetime.date(*_DAY(value)),
+    datetime.time: lambda value: datetime.time(*_CLOCK_ALONE(value)).replace(fold=_FOLD_ALONE(value)[0]),
+    datetime.timedelta: lambda value: datetime.timedelta(*_DURATION(value)),
     decimal.Decimal: lambda value: decimal.Decimal(decimal.Decimal.__str__(value)),
     fractions.Fraction: lambda value: fractions.Fraction(value.numerator, value.denominator),
     uuid.UUID: lambda value: uuid.UUID(int=int(value.int)),
 }  # fmt: skip
 _CONTENTS: dict[type, Callable[[Any], Iterable[str]]] = {
-    dict: lambda value: sorted([f"{text_of(key)}:{text_of(item)}" for key, item in dict.items(value)]),
+    dict: lambda value: sorted(_pairs(value)),
     list: lambda value: [text_of(item) for item in list.__iter__(value)],
     tuple: lambda value: [text_of(item) for item in tuple.__iter__(value)],
     set: lambda value: sorted(map(text_of, set.__iter__(value))),
@@ -196,16 +221,12 @@ _CONTENTS: dict[type, Callable[[Any], Iterable[str]]] = {
     bytearray: lambda value: [bytearray.hex(value)],
 }
 _ORDERED_CONTENTS: dict[type, Callable[[Any], Iterable[str]]] = {
-    collections.OrderedDict: _pairs,
+    collections.OrderedDict: _ordered,
     collections.defaultdict: lambda value: [_defaultdict(value)],
     collections.deque: lambda value: [_deque(value)],
 }
 # Libraries whose subclasses count as the base itself: a driver's UUID, a frozen clock's dates.
 _STAND_INS = frozenset({"asyncpg", "freezegun", "time_machine"})
-_ADDRESSES = (
-    ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network, ipaddress.IPv6Network,
-    ipaddress.IPv4Interface, ipaddress.IPv6Interface,
-)  # fmt: skip
 
 
 @functools.lru_cache(maxsize=2048)
@@ -225,19 +246,22 @@ def _encoder_for(kind: type) -> Callable[[Any], str]:
 def _encoder(kind: type) -> Callable[[Any], str]:
     tag = class_name(kind)
     if issubclass(kind, enum.Enum):
-        return functools.partial(_enum, tag)
+        return of_enum(tag, text_of)
     if issubclass(kind, type) or kind.__module__ == "fastapi.params":
         raise Unkeyable(kind)
     if hasattr(kind, "__cache_key__"):
         return lambda value: f"{tag}({text_of(value.__cache_key__())})"
-    if root_package(kind) in ("starlette", "pydantic") and (special := _of_a_library(kind, tag)) is not None:
+    if (
+        root_package(kind) in ("starlette", "pydantic")
+        and (special := of_a_library(kind, tag, text_of)) is not None
+    ):
         return special
     if (django := of_django(kind, tag, text_of)) is not None:
         return django
-    if issubclass(kind, (pathlib.PurePath, *_ADDRESSES)):
-        return functools.partial(_written, tag, kind)
+    if issubclass(kind, WRITTEN):
+        return written(tag, kind)
     if comes_from(kind, "numpy"):
-        return functools.partial(_numpy_scalar, kind, tag)
+        return of_numpy(kind, tag, text_of)
     for base, content in (*_ORDERED_CONTENTS.items(), *_CONTENTS.items()):
         if issubclass(kind, base):
             refuse_hidden_state(kind, base)
@@ -246,7 +270,7 @@ def _encoder(kind: type) -> Callable[[Any], str]:
         if issubclass(kind, base):
             return functools.partial(_scalar, tag, kind, base)
     if not is_record(kind):
-        if comes_from(kind, "pydantic") and (special := _of_a_library(kind, tag)) is not None:
+        if comes_from(kind, "pydantic") and (special := of_a_library(kind, tag, text_of)) is not None:
             return special
         problem = plain_object_problem(kind)  # type: ignore[arg-type]
         if problem is not None:
@@ -262,7 +286,7 @@ def is_plain_object(kind: type) -> bool:
     if described or hasattr(kind, "__cache_key__") or issubclass(kind, enum.Enum):
         return False
     _encoder_for(kind)  # type: ignore[arg-type]
-    known = (*_ORDERED_CONTENTS, *_CONTENTS, *_BASE_VALUES, pathlib.PurePath, *_ADDRESSES)
+    known = (*_ORDERED_CONTENTS, *_CONTENTS, *_BASE_VALUES, *WRITTEN)
     return not issubclass(kind, known) and not comes_from(kind, "numpy")
 
 
@@ -270,7 +294,7 @@ def is_scalar(kind: type) -> bool:
     """Whether its values are numbers, texts, dates and the like, which are immutable."""
     if any(base.__name__ == "generic" and base.__module__ == "numpy" for base in kind.__mro__):
         return True
-    return issubclass(kind, (*_BASE_VALUES, pathlib.PurePath, *_ADDRESSES)) and not is_record(kind)
+    return issubclass(kind, (*_BASE_VALUES, *WRITTEN)) and not is_record(kind)
 
 
 def is_copied_whole(kind: type) -> bool:
@@ -300,22 +324,11 @@ def _state_text(value: Any) -> str:
     return ",".join(_state_texts(value, datetime.tzinfo))
 
 
-def _enum(tag: str, value: enum.Enum) -> str:
-    # a combination of flags may have no name
-    return f"{tag}({escape(value.name) if value.name else f'value,{text_of(value.value)}'})"
-
-
 def _plain_object(tag: str, kind: type, value: Any) -> str:
     texts = _state_texts(value)
     if not texts:
         raise Unkeyable(kind, "it has no attributes that would tell two of them apart")
     return _tagged(tag, texts)
-
-
-def _written(tag: str, kind: type, value: Any) -> str:
-    if getattr(value, "__dict__", None) and root_package(kind) not in ("pathlib", "ipaddress"):
-        raise Unkeyable(kind, "it carries attributes of its own")
-    return f"{tag}({escape(str(value))})"
 
 
 def _own_texts(kind: type, base: type, value: Any) -> list[str]:
@@ -364,33 +377,3 @@ def _plain(base: type, value: Any) -> Any:
         # Written in C, as asyncpg's UUID and pandas' Timestamp. Its hidden content must not change its value.
         return plain if root_package(type(value)) in _STAND_INS or bool(plain == value) else None
     return plain
-
-
-def _numpy_scalar(kind: type, tag: str, value: Any) -> str:
-    code = getattr(getattr(value, "dtype", None), "kind", "")
-    if not hasattr(value, "item") or getattr(value, "shape", None) != ():
-        raise Unkeyable(kind, "it is an array, which may be large: pass what it was made of, or a tuple")
-    if type(value).__name__ == "ndarray" or kind.__module__ != "numpy" or not code:
-        raise Unkeyable(kind)
-    if code in "mM":
-        return f"{tag}({escape(value.dtype.str)},{escape(str(value))})"
-    plain = value.item()
-    if code not in "biufcSU" or type(plain) not in _EXACT:
-        raise Unkeyable(kind, "it has no exact value in plain Python")
-    return f"{tag}({text_of(plain)})"
-
-
-def _of_a_library(kind: type, tag: str) -> Callable[[Any], str] | None:
-    """The text for URLs, queries, headers and secrets of pydantic and Starlette."""
-    names = {base.__name__ for base in kind.__mro__ if root_package(base) in ("starlette", "pydantic")}
-    if hasattr(kind, "get_secret_value"):
-        return lambda value: f"{tag}(~{digest(text_of(value.get_secret_value()))})"
-    if names & {"_BaseUrl", "_BaseMultiHostUrl", "URL", "URLPath"}:
-        return lambda value: f"{tag}({escape(str(value))})"
-    if "Secret" in names:
-        return lambda value: f"{tag}(~{digest(text_of(str(value)))})"
-    if "Headers" in names:
-        return lambda value: f"{tag}({text_of(list(value.raw))})"
-    if "ImmutableMultiDict" in names and "FormData" not in names:
-        return lambda value: f"{tag}({text_of(list(value.multi_items()))})"
-    return None
