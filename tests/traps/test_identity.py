@@ -1535,11 +1535,38 @@ def a_partial_of_a_partial() -> tuple[Any, Callable[[str], None]]:
     return functools.partial(functools.partial(of_tenants), tenants), tenants.append
 
 
+class Settings:
+    """Its attributes describe it: no text of its own."""
+
+    def __init__(self) -> None:
+        self.tenant = "one"
+
+
+async def of_settings(settings: Settings, id: int) -> str:
+    return settings.tenant
+
+
+def a_partial_of_settings() -> tuple[Any, Callable[[str], None]]:
+    made = Settings()
+    return functools.partial(of_settings, made), lambda tenant: setattr(made, "tenant", tenant)
+
+
+def a_partial_of_settings_by_keyword() -> tuple[Any, Callable[[str], None]]:
+    made = Settings()
+
+    async def read(id: int, settings: Settings) -> str:
+        return settings.tenant
+
+    return functools.partial(read, settings=made), lambda tenant: setattr(made, "tenant", tenant)
+
+
 @pytest.mark.parametrize(
     "make",
     [
         an_object,
         a_method,
+        a_partial_of_settings,
+        a_partial_of_settings_by_keyword,
         a_partial_of_a_method,
         a_partial_of_an_object,
         a_partial_of_a_list,
@@ -1559,6 +1586,64 @@ async def test_what_a_function_brings_along_may_change_between_calls(
     change("three")
     await refresh
     assert await cached(1) == "three"
+
+
+def test_settings_that_change_have_the_same_keys_in_a_process_that_began_with_others() -> None:
+    keys = []
+    for began_with in ("one", "two"):
+        settings = Settings()
+        settings.tenant = began_with
+        guard = StampedeGuard(MemoryStore(), namespace="t")
+        cached = guard.locked_cache(ttl=60)(functools.partial(of_settings, settings))
+        settings.tenant = "three"
+        keys.append(cached.key(1))
+    assert keys[0] == keys[1]
+
+
+def german(function: Any) -> Any:
+    @functools.wraps(function)
+    async def wrapper(product: int, language: str = "de", *, page: int = 1) -> Any:
+        return await function(product, language)
+
+    return wrapper
+
+
+def passed_on(function: Any) -> Any:
+    @functools.wraps(function)
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return await function(*args, **kwargs)
+
+    return wrapper
+
+
+async def a_text(product: int, language: str = "en", *, page: int = 1) -> str:
+    return f"{product} in {language}"
+
+
+@pytest.mark.parametrize("decorator", ["locked_cache", "cached_many"])
+@pytest.mark.parametrize(
+    "wrapped",
+    [german(a_text), passed_on(german(a_text)), german(passed_on(a_text))],
+)
+def test_a_wrapper_with_another_default_than_its_function_is_refused(
+    wrapped: Any, decorator: str, guard: StampedeGuard
+) -> None:
+    for given in (wrapped, functools.partial(wrapped), functools.partial(wrapped, 7)):
+        with pytest.raises(Misuse, match=r"'language' of a_text\(\).*another default.*__signature__"):
+            getattr(guard, decorator)(ttl=60)(given)
+
+
+async def test_a_wrapper_that_says_what_its_parameters_are_or_passes_them_on_is_taken(
+    guard: StampedeGuard,
+) -> None:
+    said = german(a_text)
+    said.__signature__ = inspect.signature(said, follow_wrapped=False)
+    assert await guard.locked_cache(ttl=60, name="said")(said)(7) == "7 in de"
+    assert "'de'" in guard.locked_cache(ttl=60, name="said too")(said).key(7)
+
+    assert await guard.locked_cache(ttl=60, name="passing")(passed_on(a_text))(7) == "7 in en"
+    filled = functools.partial(german(a_text), language="fr")
+    assert await guard.locked_cache(ttl=60, name="filled")(filled)(7) == "7 in fr"
 
 
 async def test_many_ids_take_partials_and_objects_too(guard: StampedeGuard) -> None:

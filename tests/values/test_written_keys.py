@@ -147,7 +147,7 @@ DIFFERENT: list[list[Any]] = [
     [Rights(0), Rights.READ, Rights(3), Rights(11), Rights(9)],
     [Client("10.0.0.1"), Client("10.0.9.9")],
     [Subnet("::1"), Subnet("::2")],
-    [Home("/home/ann/tax"), Home("/home/bob/tax")],
+    [Home("/srv/ann/tax"), Home("/srv/bob/tax")],
     [Ordered(user="ann"), Ordered(user="bob")],
     [Default(int, user="ann"), Default(int, user="bob"), Default(list, user="bob")],
     [Plain(user="ann"), Plain(user="bob")],

@@ -16,7 +16,7 @@ from typing import Any, cast
 from stampede_guard.errors import Misuse
 from stampede_guard.values.arguments.binding import Bound
 from stampede_guard.values.arguments.captured import IMMUTABLE
-from stampede_guard.values.arguments.signatures import signature_of
+from stampede_guard.values.arguments.signatures import refuse_other_defaults, signature_of
 from stampede_guard.values.keys.naming import innermost
 from stampede_guard.values.parts.parts import Unkeyable, is_plain_object, text_of
 
@@ -56,6 +56,7 @@ def as_function(given: Any) -> Callable[..., Any]:
     """
     _refuse_what_is_none(given)
     signature = _signature(given)
+    refuse_other_defaults(given)
     if _is_function(given) and (_says_so(given) or not is_coroutine_function(given)):
         return cast("Callable[..., Any]", given)
     whole: Any = _awaited(given) if is_coroutine_function(given) else _called(given)
@@ -75,7 +76,9 @@ def bound_values(function: Any) -> str:
     texts = [bound_values(function.func)]
     for value in function.args:
         try:
-            texts.append(text_of(value))
+            # The attributes of an object may have changed until the first call, which has them in its key.
+            is_followed = type(value) not in IMMUTABLE and _is_described(value)
+            texts.append(type(value).__qualname__ if is_followed else text_of(value))
         except (Unkeyable, RecursionError):
             texts.append(type(value).__qualname__)
     return ",".join(texts) if function.args else texts[0]
@@ -84,7 +87,8 @@ def bound_values(function: Any) -> str:
 def bound_objects(function: Any) -> tuple[Bound, ...]:
     """Positional arguments of a partial, or the object of a method or callable, if they have a text for the key.
 
-    They may change between two calls, so each call's key includes them. An object needs a `__cache_key__`, like `self`.
+    They may change between two calls, so each call's key includes them. The object of a method needs a
+    `__cache_key__`, like `self`. Of an argument, the attributes are in the key, as of one that is given by name.
     """
     known: tuple[Bound, ...] | None = getattr(function, _OBJECTS, None)
     if known is not None:
@@ -97,7 +101,12 @@ def bound_objects(function: Any) -> tuple[Bound, ...]:
         values = (function.__self__,)
     elif not inspect.isroutine(function) and not isinstance(function, type):
         values = (function,)
-    found = [value for value in values if type(value) not in IMMUTABLE and _has_a_key(value)]
+    may_be_described = isinstance(function, functools.partial)
+    found = [
+        value
+        for value in values
+        if type(value) not in IMMUTABLE and (_has_a_key(value) or (may_be_described and _is_described(value)))
+    ]
     return (*inner, *(Bound(f"bound{len(inner) + number}", value) for number, value in enumerate(found)))
 
 
@@ -109,6 +118,14 @@ def _has_a_key(value: Any) -> bool:
     try:
         return not callable(value) and bool(text_of(value)) and not is_plain_object(type(value))
     except (Unkeyable, RecursionError):
+        return False
+
+
+def _is_described(value: Any) -> bool:
+    """Whether the attributes of an object of no special class are its text."""
+    try:
+        return not isinstance(value, type) and not callable(value) and is_plain_object(type(value))
+    except Unkeyable:
         return False
 
 

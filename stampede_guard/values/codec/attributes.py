@@ -15,8 +15,10 @@ R = TypeVar("R")
 
 NO_FIELDS: frozenset[str] = frozenset()
 
-_BOOKKEEPING = frozenset({"_sa_instance_state", "__pydantic_private__"})
-"""Internal state of SQLAlchemy, and of pydantic's root models. It is not part of the object's value."""
+_BOOKKEEPING = frozenset({"_sa_instance_state", "__pydantic_private__", "__orig_class__"})
+"""Internal state of SQLAlchemy, and of pydantic's root models; what `typing` keeps of a call `Page[int](...)`. It is
+not part of the object's value.
+"""
 _HEAP_TYPE = 1 << 9
 _STANDARD = frozenset(
     {"datetime", "decimal", "fractions", "ipaddress", "pathlib", "uuid", "zoneinfo", "collections"}

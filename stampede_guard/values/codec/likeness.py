@@ -323,6 +323,9 @@ def _dict_as_record(original: dict[Any, Any], back: Any, where: str) -> str | No
 
 
 def _same_zone(original: Any, back: Any) -> bool:
+    if original.tzinfo is None:
+        # The first or second time of an hour that the clocks repeat.
+        return back.tzinfo is None and bool(original.fold == back.fold)
     if isinstance(original.tzinfo, zoneinfo.ZoneInfo) or isinstance(back.tzinfo, zoneinfo.ZoneInfo):
         return bool(original.tzinfo == back.tzinfo and original.fold == back.fold)
     return bool(original.utcoffset() == back.utcoffset())
