@@ -240,6 +240,11 @@ class Execution:
                 raise
             # The run itself was not cancelled. It awaited a task that was cancelled, so the run has failed.
             return self._failed(error)
+        except GeneratorExit as error:
+            # It closes a task that is garbage, because its event loop is gone. Such a task is not running.
+            if _running() is not task:
+                raise
+            return self._failed(error)
         except Exception as error:
             return self._failed(error)
         if limit.expired():
@@ -340,6 +345,13 @@ class Execution:
                 self.ending = self._as_written(ending)
                 return True
         return False
+
+
+def _running() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 def _moment(seconds: float) -> datetime | None:

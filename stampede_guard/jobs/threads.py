@@ -80,6 +80,10 @@ async def in_thread(
             # A future refuses a StopIteration.
             error = RuntimeError(f"{name} raised StopIteration")
             error.__cause__ = stop
+        except GeneratorExit as closed:
+            # In the task of the run, it would mean that the event loop is gone.
+            error = RuntimeError(f"{name} raised GeneratorExit")
+            error.__cause__ = closed
         except SystemExit as ended:
             # In a thread, SystemExit ends the thread and not the program, as everywhere in Python.
             error = RuntimeError(f"{name} raised SystemExit: {ended.code}")

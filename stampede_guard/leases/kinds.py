@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
 from typing import Any, Literal, Self, Unpack
-from urllib.parse import urlsplit
 
 from stampede_guard.api.environment import NOT_GIVEN, given_namespace
 from stampede_guard.durations import Duration
@@ -141,7 +140,6 @@ class PostgresLeases(_Elsewhere):
             raise UrlError(
                 f"PostgresLeases is for postgresql://user@host/database, not {scheme}://: write {other}"
             )
-        _check_port(url)
         listen: object = options.get("listen", True)
         if not isinstance(listen, bool) and "://" not in checks.text(listen):
             raise PolicyError("listen", listen, "write True, False, or a URL past the pooler")
@@ -207,18 +205,3 @@ class RedisLeases(_Elsewhere):
         if "longest_lease" in options:
             made["longest_lease"] = checks.seconds("longest_lease", options["longest_lease"])
         return cls._made(way, given, made)
-
-
-def _check_port(url: object) -> None:
-    """Check the port now: the first request would only report that there is no answer.
-
-    A URL with several hosts is not checked here; asyncpg parses it.
-    """
-    try:
-        where = urlsplit(checks.text(url))
-        if "," not in where.netloc:
-            _ = where.port
-    except ValueError:
-        raise UrlError(
-            "the port in the database URL must be 1 to 65535: write postgresql://user:password@host:5432/database"
-        ) from None

@@ -83,6 +83,25 @@ def test_a_plain_function_that_raises_what_no_future_can_carry_has_failed() -> N
     assert ended(tick) == ("failed", "RuntimeError: tick raised StopIteration")
 
 
+def test_a_plain_function_that_raises_what_closes_a_coroutine_has_failed() -> None:
+    def tick() -> None:
+        raise GeneratorExit
+
+    assert ended(tick, retry_abandoned=True) == ("failed", "RuntimeError: tick raised GeneratorExit")
+
+
+def test_a_coroutine_that_raises_what_closes_a_coroutine_has_failed_while_its_task_runs() -> None:
+    calls = 0
+
+    async def tick() -> None:
+        nonlocal calls
+        calls += 1
+        raise GeneratorExit("of its own")
+
+    assert ended(tick, retry_abandoned=True) == ("failed", "GeneratorExit: of its own")
+    assert calls == 1
+
+
 def test_what_ends_the_program_does_so_after_the_slot_has_its_outcome() -> None:
     async def tick() -> None:
         # As SystemExit is for the run; that itself would end the test's event loop, too.

@@ -6,6 +6,7 @@ import functools
 import inspect
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import asyncpg
 import pytest
 
 from stampede_guard import StampedeGuard
-from stampede_guard.errors import Misuse, PolicyError, UrlError
+from stampede_guard.errors import Misuse, PolicyError, StoreUnavailable, UrlError
 from stampede_guard.leases import MemoryLeases, PostgresLeases, RedisLeases
 from stampede_guard.leases.kinds import PostgresUrlOptions
 
@@ -217,6 +218,10 @@ def test_leases_that_cannot_work_are_refused(given: dict[str, Any], told: str) -
         (PostgresLeases, 5, "postgresql://"),
         (PostgresLeases, "postgresql://u:hunter2@h:x/d", "must be 1 to 65535"),
         (PostgresLeases, "postgresql://u:hunter2@h:99999/d", "must be 1 to 65535"),
+        (PostgresLeases, "postgresql://u:1?hunter2@h:5432/d", "in a password, write"),
+        (PostgresLeases, "postgresql://u:1#hunter2@h:5432/d", "in a password, write"),
+        (PostgresLeases, "postgresql://u:p@hunter2@h:5432/d", "in a password, write"),
+        (PostgresLeases, "postgresql://u:hunter2@h/d?sslmode", "in a password, write"),
         (RedisLeases, "postgresql://u:hunter2@h/d", "write PostgresLeases.from_url"),
         (RedisLeases, "postgresql+asyncpg://u:hunter2@h/d", "write PostgresLeases.from_url"),
         (RedisLeases, "mysql://u:hunter2@h/d", "unknown scheme 'mysql'"),
@@ -232,6 +237,37 @@ def test_a_url_of_the_wrong_kind_is_refused_without_its_password(kind: Any, url:
         kind.from_url(url)
     assert told in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:1?hunter2@h:5432/d", "postgresql://u:hunter2@h:x/d"])
+def test_a_url_for_listening_is_checked_in_the_same_way(url: str) -> None:
+    with pytest.raises(UrlError) as refused:
+        PostgresLeases.from_url("postgresql://u@h/d", listen=url)
+    assert "hunter2" not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://h/d?user=me@server&password=p%3Fq",
+        "postgresql:///d?host=/var/run/postgresql",
+        "postgresql://u:p%40%3F%23@h:5432/d?sslmode=require",
+        "postgresql+asyncpg://u:p@h1:5432,h2:5433/d",
+        "postgresql://u:p@h/d#note",
+    ],
+)
+def test_a_url_of_postgresql_is_taken(url: str) -> None:
+    PostgresLeases.from_url(url, listen=url)
+
+
+async def test_an_error_on_the_way_to_the_database_never_shows_what_it_was_given() -> None:
+    async def connect() -> Any:
+        raise ValueError("bad query field: 'hunter2@h:5432/d'")
+
+    async with PostgresLeases.from_connect(connect) as leases:
+        with pytest.raises(StoreUnavailable, match=r"ValueError, raised in test_refused\.py:\d+") as refused:
+            await leases.show("n")
+    assert "hunter2" not in "".join(traceback.format_exception(refused.value))
 
 
 def test_type_checkers_know_every_option_of_the_driver() -> None:
@@ -289,6 +325,7 @@ def test_what_the_driver_takes_may_be_given() -> None:
 def test_without_the_driver_it_is_named() -> None:
     program = """
 import sys
+import traceback
 sys.modules["asyncpg"] = None
 from stampede_guard.leases import MemoryLeases, PostgresLeases
 MemoryLeases()

@@ -14,6 +14,7 @@ import asyncio
 import math
 import os
 import re
+import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -48,13 +49,14 @@ _POOLED = ("26000", "42P05")
 def connect_to(url: str, **settings: Any) -> Connect:
     """Connections to `postgresql://user:password@host:port/database?option=value`; `settings` as `asyncpg.connect`.
 
-    A driver name in the scheme (`postgresql+asyncpg://`) is removed. Raises `UrlError` for another scheme.
+    A driver name in the scheme (`postgresql+asyncpg://`) is removed. Raises `UrlError` for another scheme, or for a URL
+    that cannot be read.
     """
     found = re.fullmatch(r"postgres(?:ql)?(?:\+\w+)?://(.*)", str(url).strip(), re.DOTALL)
     if found is None:
         raise UrlError("write the database's URL as postgresql://user:password@host:port/database")
     dsn = f"postgresql://{found[1]}"
-
+    _check(dsn)
     settings = _named(dsn, settings)
 
     async def connect() -> Any:
@@ -62,6 +64,30 @@ def connect_to(url: str, **settings: Any) -> Connect:
         return await asyncpg.connect(dsn, statement_cache_size=0, **settings)
 
     return connect
+
+
+def _check(dsn: str) -> None:
+    """Check the URL now. The first request would report only that there is no answer, or show a part of the password.
+
+    The ports of several hosts are not checked here; asyncpg parses them.
+    """
+    try:
+        parts = urlsplit(dsn)
+        if "," not in parts.netloc:
+            _ = parts.port
+    except ValueError:
+        raise UrlError(
+            "the port in the database URL must be 1 to 65535: write postgresql://user:password@host:5432/database"
+        ) from None
+    try:
+        options = parse_qs(parts.query, strict_parsing=True) if parts.query else {}
+    except ValueError:
+        options = None
+    if options is None or "@" in parts.fragment or parts.netloc.count("@") > 1:
+        raise UrlError(
+            "the database URL cannot be read: write postgresql://user:password@host:5432/database?option=value; "
+            "in a password, write / # ? @ as %2F %23 %3F %40"
+        )
 
 
 def _named(dsn: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -202,8 +228,9 @@ class Connections:
         except (asyncpg.PostgresError, *_BROKEN, Misuse):
             raise
         except Exception as error:
-            # An error of the user's function, which may fetch a password, for example. Its text may be secret.
-            raise StoreUnavailable(f"no connection to the database: {type(error).__name__}") from error
+            # An error of the user's function, which may fetch a password, or of asyncpg, which parses the URL. Its text
+            # may be secret, and a chained error would show it in every traceback.
+            raise StoreUnavailable(f"no connection to the database: {_place_of(error)}") from None
 
     def _taken(self) -> Any | None:
         while self._idle:
@@ -282,6 +309,13 @@ def let_go_after_fork(connection: Any) -> None:
     # Keep the object. Its destructor would write to the file descriptor, which could belong to another file by then.
     _kept_after_fork.append(connection)
     let_go(raw)
+
+
+def _place_of(error: BaseException) -> str:
+    """The type of an error, and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__, limit=-1)
+    where = "".join(f", raised in {os.path.basename(frame.filename)}:{frame.lineno}" for frame in frames)
+    return type(error).__name__ + where
 
 
 def _code(error: BaseException) -> str:

@@ -8,8 +8,9 @@ older snapshot, and a server that was promoted without the last writes. A restar
 wait, unless `restart="trust"`; so does a master's first replica.
 
 All data may also be lost within one life: FLUSHALL, deleted keys, or a replica that had received nothing of this
-namespace. Two kinds of processes notice it. One has asked before and finds no trace of that. The other is a holder with
-a token larger than all that the server knows. Then the answer is `Withheld` for the same time.
+namespace. If only the rows are lost, every acquirer notices it. If all is lost, two kinds of processes notice it. One
+has asked before and finds no trace of that. The other is a holder with a token larger than all that the server knows.
+Then the answer is `Withheld` for the same time.
 
 Three cases are not covered. In the first, such a loss happens, and all later acquirers ask for the first time, and
 before the holder's next renewal. In the second, a server's clock steps forward, which ends leases early. In the third,

@@ -336,6 +336,49 @@ class TestDeletedData:
         renewed = await holder.renew(NAME, holder="a", token=token, lease_ttl=1, timeout=LONG)
         assert renewed == LeaseRefused("taken")
 
+    @pytest.mark.parametrize("by_older_version", [False, True])
+    async def test_rows_that_are_gone_are_noticed_by_a_process_that_never_asked_before(
+        self, own_valkey: ValkeyServer, opened: Open, by_older_version: bool
+    ) -> None:
+        holder = opened(own_valkey.url, restart="trust")
+        token = await granted(holder, NAME, "a", lease_ttl=1)
+        with own_valkey.client() as client:
+            if by_older_version:
+                # It stores no mark. The first renewal of this version does.
+                client.hdel("{shop.leases}:life", "rows")
+                await holder.renew(NAME, holder="a", token=token, lease_ttl=1, timeout=LONG)
+            async with asyncio.timeout(LONG):
+                while client.info("server")["uptime_in_seconds"] < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            client.delete("{shop.leases}:rows")
+        assert await opened(own_valkey.url).withheld(1, timeout=LONG) is not None
+        answer = await opened(own_valkey.url).acquire(ask(NAME, "b", lease_ttl=1), timeout=LONG)
+        assert isinstance(answer, Withheld) and 0 < answer.remaining <= 1
+        with own_valkey.client() as client:
+            since = client.hget("{shop.leases}:life", "since")
+            # Later questions do not make the others wait anew.
+            for name in (NAME, "shop:other"):
+                answer = await opened(own_valkey.url).acquire(ask(name, "b", lease_ttl=1), timeout=LONG)
+                assert isinstance(answer, Withheld)
+            assert client.hget("{shop.leases}:life", "since") == since
+        renewed = await holder.renew(NAME, holder="a", token=token, lease_ttl=1, timeout=LONG)
+        assert renewed == LeaseRefused("gone")
+        await grown_old(own_valkey, 1)
+        assert await granted(opened(own_valkey.url), NAME, "b", lease_ttl=1) > token
+        # The rows that are written now are missed in the same way.
+        with own_valkey.client() as client:
+            client.delete("{shop.leases}:rows")
+        answer = await opened(own_valkey.url).acquire(ask(NAME, "c", lease_ttl=1), timeout=LONG)
+        assert isinstance(answer, Withheld)
+
+    async def test_rows_that_were_never_written_are_no_sign_of_a_loss(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        backend = opened(own_valkey.url)
+        assert isinstance(await backend.acquire(ask(NAME, "a", lease_ttl=60), timeout=LONG), Withheld)
+        await grown_old(own_valkey, 60)
+        await granted(backend, NAME, "a", lease_ttl=60)
+
     async def test_a_lease_that_was_given_back_or_lapsed_is_no_sign_of_a_loss(
         self, own_valkey: ValkeyServer, opened: Open
     ) -> None:
@@ -463,3 +506,63 @@ class TestForgetting:
             assert isinstance(await backend.acquire(ask("once:1", "a"), timeout=LONG), LeaseGranted)
         finally:
             await world.aclose()
+
+
+class TestForeignMembers:
+    """Another program, or a person, wrote into our keys. That stops nobody for good."""
+
+    @pytest.mark.parametrize("member", ["x", "", "shop:other\0holder", "\0"])
+    @pytest.mark.parametrize(("key", "score"), [("until", 1), ("since", 9_999_999_999_999_999), ("old", 1)])
+    async def test_what_none_of_ours_wrote_is_dropped(
+        self, own_valkey: ValkeyServer, opened: Open, key: str, member: str, score: int
+    ) -> None:
+        backend = opened(own_valkey.url, restart="trust")
+        await granted(backend, NAME, "a", lease_ttl=60)
+        with own_valkey.client() as client:
+            client.zadd(f"{{shop.leases}}:{key}", {member: score})
+            await granted(backend, "shop:second", "b", lease_ttl=60)
+            assert client.zscore(f"{{shop.leases}}:{key}", member) is None
+        held = await backend.acquire(ask(NAME, "c", place=60), timeout=LONG)
+        assert isinstance(held, LeaseHeld) and held.ahead == 0
+
+    async def test_places_that_are_gone_do_not_fill_the_window_of_those_that_lapse(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        backend = opened(own_valkey.url, restart="trust")
+        await granted(backend, NAME, "a", lease_ttl=60)
+        with own_valkey.client() as client:
+            client.zadd("{shop.leases}:until", {f"{NAME}\0{number}": number for number in range(100)})
+            for number in range(4):
+                await granted(backend, f"shop:{number}", "b", lease_ttl=60)
+            assert client.zcard("{shop.leases}:until") == 0
+
+    @pytest.mark.parametrize(
+        ("key", "write"),
+        [
+            ("queue", lambda client, key: client.zadd(key, {f"{NAME}\0zz": 0})),
+            ("places", lambda client, key: client.hset(key, f"{NAME}\0c", "x")),
+        ],
+    )
+    async def test_a_place_that_none_of_ours_wrote_is_no_place(
+        self, own_valkey: ValkeyServer, opened: Open, key: str, write: Callable[[Any, str], object]
+    ) -> None:
+        backend = opened(own_valkey.url, restart="trust")
+        token = await granted(backend, NAME, "a", lease_ttl=60)
+        with own_valkey.client() as client:
+            write(client, f"{{shop.leases}}:{key}")
+        held = await backend.acquire(ask(NAME, "c", place=60), timeout=LONG)
+        assert isinstance(held, LeaseHeld) and held.ahead == 0
+        await backend.release(NAME, holder="a", token=token, at_least_for=0, timeout=LONG)
+        await granted(backend, NAME, "c")
+
+    async def test_a_damaged_row_stops_its_own_name_only(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        backend = opened(own_valkey.url, restart="trust")
+        await granted(backend, NAME, "a", lease_ttl=60)
+        with own_valkey.client() as client:
+            client.hset("{shop.leases}:rows", NAME, "x")
+            client.zadd("{shop.leases}:old", {NAME: 1})
+        await granted(backend, "shop:second", "b", lease_ttl=60)
+        with pytest.raises(StoreRefused):
+            await backend.acquire(ask(NAME, "b"), timeout=LONG)

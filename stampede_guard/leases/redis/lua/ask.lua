@@ -50,7 +50,7 @@ if seconds > 0 then
 end
 local place = place_of(id_of(name, holder))
 if place then
-  redis.call('ZADD', OLD, 'GT', text(place.till + KEPT_US), name)
+  put('ZADD', OLD, 'GT', text(place.till + KEPT_US), name)
 end
 local ahead = place and ahead_of(name, holder, place) or -1
 if row.stale then

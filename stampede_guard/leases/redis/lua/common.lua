@@ -21,6 +21,17 @@ end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
+-- A write that may need memory. After a first write that changes nothing, a server that is out of memory lets the script
+-- finish. Rows and places are small and bounded, and without them holders would lose their leases.
+local written = false
+local function put(...)
+  if not written then
+    redis.call('HDEL', ROWS, '')
+    written = true
+  end
+  return redis.call(...)
+end
+
 -- Places. A member of QUEUE is name, NUL, position (16 digits), holder. An `id` is name, NUL, holder.
 
 local function id_of(name, holder)
@@ -33,6 +44,9 @@ local function place_of(id)
     return nil
   end
   local position, till, seconds, turn, called, owner = string.match(stored, '^(%d+) (%d+) (%d+) (%d+) (%d) (.*)$')
+  if not position then
+    return nil
+  end
   return {
     position = position, till = tonumber(till), seconds = tonumber(seconds), turn = tonumber(turn), called = called,
     owner = owner,
@@ -42,9 +56,9 @@ end
 local function put_place(name, holder, place)
   local id = id_of(name, holder)
   local stored = {place.position, text(place.till), text(place.seconds), text(place.turn), place.called, place.owner}
-  redis.call('HSET', PLACES, id, table.concat(stored, ' '))
-  redis.call('ZADD', QUEUE, 0, name .. '\0' .. place.position .. holder)
-  redis.call('ZADD', UNTIL, text(place.till), id)
+  put('HSET', PLACES, id, table.concat(stored, ' '))
+  put('ZADD', QUEUE, 0, name .. '\0' .. place.position .. holder)
+  put('ZADD', UNTIL, text(place.till), id)
 end
 
 local function drop_place(name, holder)
@@ -59,9 +73,12 @@ local function drop_place(name, holder)
   return place ~= nil
 end
 
+-- Name and holder of an id; nothing if none of ours wrote it.
 local function split(id)
   local at = string.find(id, '\0', 1, true)
-  return string.sub(id, 1, at - 1), string.sub(id, at + 1)
+  if at then
+    return string.sub(id, 1, at - 1), string.sub(id, at + 1)
+  end
 end
 
 -- The waiters for a name, in order.
@@ -90,19 +107,25 @@ local function ahead_of(name, holder, place)
   return redis.call('ZLEXCOUNT', QUEUE, '[' .. name .. '\0', '(' .. name .. '\0' .. place.position .. holder)
 end
 
--- Delete lapsed places of all names. If the clock was set back, cut places to the time that was requested.
+-- Delete lapsed places of all names. If the clock was set back, cut places to the time that was requested. What belongs
+-- to no place goes, too: otherwise it would be in the way of the places that lapse later.
 local function lapse_places()
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', UNTIL, '-inf', text(now), 'LIMIT', 0, AT_ONCE)) do
-    drop_place(split(id))
+    local name, holder = split(id)
+    if not name or not drop_place(name, holder) then
+      redis.call('ZREM', UNTIL, id)
+      redis.call('ZREM', SINCE, id)
+    end
   end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', SINCE, '(' .. text(now), '+inf', 'LIMIT', 0, AT_ONCE)) do
-    local place = place_of(id)
-    if place then
+    local place, name, holder = place_of(id), split(id)
+    if place and name then
       place.till = math.min(place.till, now + place.seconds)
-      local name, holder = split(id)
       put_place(name, holder, place)
+      put('ZADD', SINCE, text(now), id)
+    else
+      redis.call('ZREM', SINCE, id)
     end
-    redis.call('ZADD', SINCE, text(now), id)
   end
 end
 
@@ -130,13 +153,13 @@ local function join(name, holder, owner, seconds, turn)
       return
     end
     local last = redis.call('ZREVRANGEBYLEX', QUEUE, '(' .. name .. '\1', '[' .. name .. '\0', 'LIMIT', 0, 1)[1]
-    local position = last and math.max(now, tonumber(string.sub(last, #name + 2, #name + 17)) + 1) or now
+    local position = math.max(now, (last and tonumber(string.sub(last, #name + 2, #name + 17)) or 0) + 1)
     known = {position = string.format('%016.0f', position)}
   end
   put_place(name, holder, {
     position = known.position, till = now + seconds, seconds = seconds, turn = turn, called = '0', owner = owner,
   })
-  redis.call('ZADD', SINCE, text(now), id_of(name, holder))
+  put('ZADD', SINCE, text(now), id_of(name, holder))
 end
 
 -- Call the first waiters, except those that were already called since they last asked.
@@ -219,16 +242,23 @@ local function save(name, row)
   for _, field in ipairs(NUMBERS) do
     stored[field] = text(row[field])
   end
-  redis.call('HSET', ROWS, name, cjson.encode(stored))
-  redis.call('ZADD', OLD, text(over + KEPT_US), name)
+  if put('HSET', ROWS, name, cjson.encode(stored)) == 1 then
+    put('HSET', LIFE, 'rows', '1')
+  end
+  put('ZADD', OLD, text(over + KEPT_US), name)
 end
 
 -- Forget names that were unused for a day, a few per call. Later tokens of these names start above all their tokens.
 local function forget_some()
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', OLD, '-inf', text(now), 'LIMIT', 0, 5)) do
-    local forgotten = math.max(tonumber(cjson.decode(redis.call('HGET', ROWS, name) or '{"last":0}').last), tonumber(redis.call('HGET', LIFE, 'forgotten') or '0'))
-    redis.call('HSET', LIFE, 'forgotten', text(forgotten))
-    redis.call('HDEL', ROWS, name)
+    -- A damaged row stays. It stops its own name, and no other one.
+    local whole, row = pcall(cjson.decode, redis.call('HGET', ROWS, name) or '{"last":0}')
+    local last = whole and type(row) == 'table' and tonumber(row.last)
+    if last then
+      local forgotten = math.max(last, tonumber(redis.call('HGET', LIFE, 'forgotten') or '0'))
+      put('HSET', LIFE, 'forgotten', text(forgotten))
+      redis.call('HDEL', ROWS, name)
+    end
     redis.call('ZREM', OLD, name)
   end
 end
@@ -237,18 +267,23 @@ end
 -- earlier life, or from the former master of this replica. Then some of the last writes may be missing. A promoted
 -- server begins a new life, even if it was the master before: its replication id changes.
 -- `asked_before`: an earlier answer wrote the mark in LIFE. If that mark is missing now, the rows are lost, too.
+-- The field `rows` of LIFE says that ROWS has rows. It never gets empty by itself, because a name is forgotten only when
+-- another one was saved. So if ROWS is missing then, it was evicted or deleted. Rows of older versions get the mark here.
 local function life(asked_before)
   local info = redis.call('INFO', 'server', 'replication')
   local run = string.match(info, 'run_id:(%w+)') .. '.' .. (string.match(info, 'master_replid:(%w+)') or '')
   local uptime = tonumber(string.match(info, 'uptime_in_seconds:(%d+)'))
-  local known = redis.call('HMGET', LIFE, 'run', 'since')
-  local since = tonumber(known[2] or '0')
-  if known[1] ~= run then
+  local known, kept = redis.call('HMGET', LIFE, 'run', 'since', 'rows'), redis.call('EXISTS', ROWS) == 1
+  local since, lost = tonumber(known[2] or '0'), known[3] == '1' and not kept
+  if known[1] ~= run or lost then
     since = (known[1] or asked_before) and now or now - uptime * 1000000
-    redis.call('HSET', LIFE, 'run', run, 'since', text(since))
+    put('HSET', LIFE, 'run', run, 'since', text(since))
   elseif since > now then
     since = now
-    redis.call('HSET', LIFE, 'since', text(since))
+    put('HSET', LIFE, 'since', text(since))
+  end
+  if (known[3] == '1') ~= kept then
+    put('HSET', LIFE, 'rows', kept and '1' or '0')
   end
   return run, now - since
 end
@@ -258,7 +293,7 @@ end
 local function forgotten(token)
   local _, lasted = life()
   if token > now - lasted then
-    redis.call('HSET', LIFE, 'since', text(now))
+    put('HSET', LIFE, 'since', text(now))
   end
 end
 

@@ -10,7 +10,7 @@ if row.token ~= tonumber(ARGV[2]) then
   return {'no', text(row.token)}
 end
 if ARGV[7] == '1' then
-  redis.call('LPUSH', AUDITS, cjson.encode({
+  put('LPUSH', AUDITS, cjson.encode({
     name = name, token = text(row.token), by = ARGV[3], at = text(now), now = ARGV[4] == '1', owner = row.owner,
   }))
   redis.call('LTRIM', AUDITS, 0, tonumber(ARGV[6]) - 1)

@@ -2,9 +2,10 @@
 -- that was not confirmed in its current life; 0 = it grants. Writes nothing, because operators only read with it.
 local info = redis.call('INFO', 'server', 'replication')
 local run = string.match(info, 'run_id:(%w+)') .. '.' .. (string.match(info, 'master_replid:(%w+)') or '')
-local known = redis.call('HMGET', LIFE, 'run', 'since')
+local known = redis.call('HMGET', LIFE, 'run', 'since', 'rows')
 local since = now - tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) * 1000000
-if known[1] == run then
+local lost = known[3] == '1' and redis.call('EXISTS', ROWS) == 0
+if known[1] == run and not lost then
   since = tonumber(known[2])
 elseif known[1] then
   since = now

@@ -25,11 +25,21 @@ end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
+-- After a first write that changes nothing, a server that is out of memory lets the script finish.
+local function allow_writes()
+  redis.call('HDEL', RUNS, '')
+end
+
+-- The rows that were read. They may be written again when there is no memory: a run that ended without an outcome would
+-- count as abandoned. A new run needs memory that is there.
+local read_rows = {}
+
 local function parsed(stored, numbers)
   if not stored then
     return nil
   end
   local row = cjson.decode(stored)
+  read_rows[row] = true
   for _, field in ipairs(numbers) do
     row[field] = tonumber(row[field])
   end
@@ -52,6 +62,9 @@ local function load_job()
 end
 
 local function save_job(job)
+  if read_rows[job] then
+    allow_writes()
+  end
   redis.call('SET', JOB, packed(job, JOB_NUMBERS))
 end
 
@@ -79,6 +92,9 @@ end
 
 local function save_run(run)
   local slot = text(run.slot)
+  if read_rows[run] then
+    allow_writes()
+  end
   redis.call('HSET', RUNS, slot, packed(run, RUN_NUMBERS))
   index_run(slot, run.outcome)
   redis.call('ZADD', SLOTS, slot, slot)

@@ -12,6 +12,7 @@ local function saved(job)
     job[field] = text(job[field])
   end
   local stored = cjson.encode(job)
+  allow_writes()
   redis.call('SET', JOB, stored)
   return stored
 end
