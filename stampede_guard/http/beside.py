@@ -63,7 +63,7 @@ def learn(cache: Cache, request: CacheRequest, status: int, fields: Fields, *, s
         or request.method != "GET"
         or not request.plain
         or request.asked is not None
-        or request.forwarded_for != request.target.mount
+        or (request.forwarded_for and request.forwarded_for != request.target.mount)
     ):
         return
     scope, settings = request.scope, cache.settings

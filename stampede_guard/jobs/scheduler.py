@@ -163,14 +163,9 @@ class Jobs(JobRecords):
             raise Misuse("a table of schedules needs either connect=pool.acquire or rows=..., not both")
         source = PostgresRows(connect, table=table) if connect is not None else rows
         assert source is not None
+        known = self._jobs.get
         made = ScheduleTable(
-            self,
-            functions,
-            source,
-            poll_every=poll_every,
-            terms=terms,
-            prefix=prefix,
-            declared=self._jobs.get,
+            self, functions, source, poll_every=poll_every, terms=terms, prefix=prefix, declared=known
         )
         made.check_beside(self._tables)
         self._tables.append(made)

@@ -90,7 +90,7 @@ def target_of(scope: Scope, fields: Fields) -> Target | None:
         host = f"{server[0]}:{server[1]}"
     told, root = str(scope.get("path", "/")), str(scope.get("root_path") or "").rstrip("/")
     raw = (scope.get("raw_path") or b"").partition(b"?")[0]
-    path = raw or _quoted(told if _is_under(told, root) else f"{root}{told}")
+    path = raw or _quoted(told if not root or _is_under(told, root) else f"{root}{told}")
     if path[:1] != b"/":
         return None
     query = scope.get("query_string") or b""

@@ -114,8 +114,12 @@ class CacheRequest(msgspec.Struct, frozen=True):
             wanted,
             asked,
             has_body,
-            target.place(
-                "" if ordinary else forwarded_part(names, fields, scheme=target.scheme, host=target.host)
+            (
+                target.place(
+                    "" if ordinary else forwarded_part(names, fields, scheme=target.scheme, host=target.host)
+                )
+                if target.root or target.rewritten or not ordinary
+                else ""
             ),
             not ordinary and overrides_method(names),
             asking,
@@ -142,7 +146,9 @@ class CacheRequest(msgspec.Struct, frozen=True):
         if self.method == "POST":
             # Only time ends what a route for POST has stored.
             return False
-        return (route is not None and route.key is not None) or self.forwarded_for not in ("", self.site)
+        if route is not None and route.key is not None:
+            return True
+        return self.forwarded_for != "" and self.forwarded_for != self.site
 
     @property
     def site(self) -> str:
