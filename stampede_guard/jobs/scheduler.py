@@ -26,7 +26,7 @@ from stampede_guard.jobs.reporting import log
 from stampede_guard.jobs.running import Running, ended, log_end
 from stampede_guard.jobs.schedules.dialects import Dialect, cron_of
 from stampede_guard.jobs.schedules.schedule import Every, Schedule
-from stampede_guard.jobs.table import PostgresRows, Rows, ScheduleTable
+from stampede_guard.jobs.table import Rows, ScheduleTable, source_of
 from stampede_guard.leases import checks
 from stampede_guard.leases.client import Leases
 from stampede_guard.leases.keeping.loop_state import LoopState
@@ -159,13 +159,14 @@ class Jobs(JobRecords):
         `prefix`: of the rows' ids in the names of their jobs. A second table with the same functions needs one, also
         that of another program with this namespace.
         """
-        if (connect is None) == (rows is None):
-            raise Misuse("a table of schedules needs either connect=pool.acquire or rows=..., not both")
-        source = PostgresRows(connect, table=table) if connect is not None else rows
-        assert source is not None
-        known = self._jobs.get
         made = ScheduleTable(
-            self, functions, source, poll_every=poll_every, terms=terms, prefix=prefix, declared=known
+            self,
+            functions,
+            source_of(connect, rows, table),
+            poll_every=poll_every,
+            terms=terms,
+            prefix=prefix,
+            declared=self._jobs.get,
         )
         made.check_beside(self._tables)
         self._tables.append(made)

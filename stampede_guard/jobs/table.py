@@ -40,7 +40,7 @@ from stampede_guard.leases import checks
 if TYPE_CHECKING:
     from stampede_guard.jobs.scheduler import Jobs
 
-__all__ = ["TABLE_SQL", "PostgresRows", "Row", "Rows", "ScheduleTable"]
+__all__ = ["TABLE_SQL", "PostgresRows", "Row", "Rows", "ScheduleTable", "source_of"]
 
 TABLE_SQL = """\
 CREATE TABLE IF NOT EXISTS job_schedules (
@@ -118,6 +118,15 @@ class PostgresRows:
                 slot,
                 timeout=QUERY_TIMEOUT,
             )
+
+
+def source_of(connect: Callable[[], Any] | None, rows: Rows | None, table: str) -> Rows:
+    """`rows`, or the rows of this PostgreSQL table. Raises `Misuse` unless exactly one of both is given."""
+    if connect is not None and rows is None:
+        return PostgresRows(connect, table=table)
+    if rows is None or connect is not None:
+        raise Misuse("a table of schedules needs either connect=pool.acquire or rows=..., not both")
+    return rows
 
 
 class ScheduleTable:

@@ -64,6 +64,8 @@ def test_an_anchor_may_stand_in_any_time_zone() -> None:
         ("300", None, "every"),
         (7 * 3600, None, "anchor"),
         (300, datetime(2026, 1, 1), "anchor"),
+        (300, datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1))), "anchor"),
+        (300, datetime(9999, 12, 31, 23, 59, tzinfo=timezone(timedelta(hours=-1))), "anchor"),
     ],
 )
 def test_an_interval_that_means_nothing_is_refused_by_name(

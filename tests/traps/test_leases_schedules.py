@@ -182,11 +182,24 @@ LINES = [
     "0 0 1,last * *", "*/7 * * * *", "0 0 * * 0,2,4", "0 0 */2 * *", "0 0 10-20/3 * *", "0 0 1/10 * *",
 ]  # fmt: skip
 
+AT_CHANGES = [
+    "15 2 * * *", "20 */2 * * *", "0 2,3 * * *", "0,30 2,3 * * *", "45 1 * * *", "*/20 2 * * *", "15,45 1-3 * * *",
+    "0-59/7 1-3 * * *", "0 0 * * *", "30 0 * * *", "59 23 * * *", "0 0 1 * *", "30 1,2 * * *", "15,35 2 * * *",
+]  # fmt: skip
+
 REFUSED = [
     "0 3 * * 7", "0 3 * *", "0 0 * * * *", "60 * * * *", "0 24 * * *", "0 0 0 * *", "0 0 32 * *", "0 0 * 13 *",
     "0 0 * * fri-mon", "0 0 * * L", "0 0 L * *", "*/0 * * * *", "*/60 * * * *", "5-1 * * * *", "0 0 * xyz *",
     "? * * * *", "0 0 * * x", "a * * * *", "",
 ]  # fmt: skip
+
+
+def slots_between(schedule: Schedule, begin: datetime, end: datetime) -> list[int]:
+    found, slot = list[int](), schedule.after(slot_of(begin))
+    while slot is not None and slot <= slot_of(end):
+        found.append(slot)
+        slot = schedule.after(slot)
+    return found
 
 
 def apschedulers(trigger: CronTrigger, begin: datetime, end: datetime) -> list[datetime]:
@@ -216,6 +229,41 @@ class TestApschedulersLines:
             begin, end = change - HALF_A_DAY, change + HALF_A_DAY
             schedule = cron_of(line, tz=name, dialect="apscheduler")
             assert ours(schedule, begin, end) == apschedulers(trigger, begin, end), (name, change)
+
+    @pytest.mark.parametrize("line", [*LINES, *AT_CHANGES])
+    def test_slots_are_the_same_wherever_one_begins_to_look(self, line: str) -> None:
+        for name, change in kinds_of_change()[::2]:
+            schedule = cron_of(line, tz=name, dialect="apscheduler")
+            slots = slots_between(schedule, change - timedelta(days=2), change + timedelta(days=2))
+            for begin in range(-3 * 60, 5 * 60, 13):
+                since = slot_of(change + timedelta(minutes=begin, seconds=1))
+                later = next((slot for slot in slots if slot > since), None)
+                assert later is None or schedule.after(since) == later, (name, change, begin)
+
+    @pytest.mark.parametrize("line", ["0 0 1 * *", "0 0 * * 0", "30 0 * * *", "0 0 * * *"])
+    @pytest.mark.parametrize(
+        "name", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo"]
+    )
+    def test_no_slot_of_the_first_hour_of_a_day_is_lost_after_a_change(self, line: str, name: str) -> None:
+        schedule, zone = cron_of(line, tz=name, dialect="apscheduler"), ZoneInfo(name)
+        begin, end = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2027, 1, 1, 12, tzinfo=UTC)
+        slots = slots_between(schedule, begin, end)
+        found = {moment(slot).astimezone(zone).date() for slot in slots}
+        days = [begin.date() + timedelta(days=number) for number in range(1, 366)]
+        wanted = {"0 0 1 * *": lambda day: day.day == 1, "0 0 * * 0": lambda day: day.weekday() == 0}
+        # A midnight that is missing has no slot, as in APScheduler.
+        missing = {
+            day
+            for day in days
+            if (at := datetime(day.year, day.month, day.day, tzinfo=zone))
+            .astimezone(UTC)
+            .astimezone(zone)
+            .hour
+            != at.hour
+        }
+        assert found - missing == {day for day in days if wanted.get(line, bool)(day)} - missing
+        for earlier, later in pairwise(slots):
+            assert schedule.after((earlier + later) // 2) == later
 
     @pytest.mark.parametrize("line", REFUSED)
     def test_what_is_refused_there_is_refused_here(self, line: str) -> None:

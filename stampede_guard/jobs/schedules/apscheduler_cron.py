@@ -7,7 +7,13 @@ These differences from cron are the reason why a line that moves between schedul
 * An hour that comes twice fires twice. A missing time fires later, by as much as the clocks are put forward.
 * `L` is written `last`. The rest after the name of a month or weekday is ignored: `mon-fri/2` is `mon-fri`.
 
-The walk over the fields is APScheduler's own. So it gives the same slots when clocks change.
+The walk over the fields is APScheduler's own. So it gives the same slots when clocks change. But there its next slot
+depends on where the walk begins, so workers that started at different times would have different slots. Here a slot
+follows from the line alone:
+
+* In the night of a change, each walk is one that begins before the change.
+* After that night, no slot is lost. APScheduler's walk begins the next day, week or month an hour late if it comes from
+  before a change to summer time, and loses the slots of that hour.
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from stampede_guard.errors import PolicyError
+from stampede_guard.jobs.schedules.realtime import change_between
 from stampede_guard.jobs.schedules.zones import zone_of
 
 __all__ = ["ApschedulerCron"]
@@ -28,6 +35,8 @@ __all__ = ["ApschedulerCron"]
 MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 WEEKDAYS = "mon tue wed thu fri sat sun".split()
 LAST_YEAR = 9999
+_NIGHT = timedelta(hours=13)
+"""So long after a change of clocks, slots are those of APScheduler, whose walk begins before the change."""
 _RULE = "minute hour day month weekday as APScheduler 3 reads them (0 is Monday), such as '0 3 * * 0'"
 
 _ALL = re.compile(r"\*(?:/(?P<step>\d+))?$")
@@ -79,7 +88,8 @@ class ApschedulerCron:
 
     def after(self, slot: int) -> int | None:
         zone = zone_of(self.zone)
-        begin = datetime.fromtimestamp(slot // 1000 + 1, tz=UTC)
+        start = datetime.fromtimestamp(slot // 1000 + 1, tz=UTC)
+        begin, irregular_until = _begin_of(zone, start)
         while True:
             found = _walk(_fields(self.expression), zone, begin.astimezone(zone))
             if found is None:
@@ -88,7 +98,28 @@ class ApschedulerCron:
             if later > slot:
                 return later
             # A missing time was moved to a later one. Go on after it, or the search would find it again.
-            begin += timedelta(seconds=1)
+            begin = max(begin, datetime.fromtimestamp(later // 1000, tz=UTC)) + timedelta(seconds=1)
+            if start >= irregular_until:
+                begin = max(begin, start)
+
+
+def _begin_of(zone: ZoneInfo, start: datetime) -> tuple[datetime, datetime]:
+    """Where a walk begins, and until when times are missing or double.
+
+    In the night of a change it begins one second before the change. A walk from within that night would not see all
+    slots of a walk that came from before.
+    """
+    early = start - _NIGHT
+    if _offset(zone, early) == _offset(zone, start):
+        return start, start
+    change = change_between(zone, early, start)
+    assert change is not None
+    before = change - timedelta(seconds=1)
+    return before, change + abs(_offset(zone, change) - _offset(zone, before))
+
+
+def _offset(zone: ZoneInfo, when: datetime) -> timedelta:
+    return when.astimezone(zone).utcoffset() or timedelta()
 
 
 def _walk(fields: tuple[_Field, ...], zone: ZoneInfo, when: datetime) -> datetime | None:
@@ -131,9 +162,14 @@ def _raised(fields: tuple[_Field, ...], zone: ZoneInfo, when: datetime, at: int)
         for index, field in enumerate(fields)
         if field.name != "weekday"
     }
-    # Add in real time, as APScheduler does: across a clock change this gives a different wall time.
-    difference = _wall(values) - when.replace(tzinfo=None)
-    return (when.astimezone(UTC) + difference).astimezone(zone), at
+    # Add in real time, as APScheduler does: across a clock change this gives a different wall time. After the night of
+    # the change, a later one would lose slots, and only for a walk that begins before the change.
+    wall = _wall(values)
+    real = when.astimezone(UTC) + (wall - when.replace(tzinfo=None))
+    named = wall.replace(tzinfo=zone).astimezone(UTC)
+    if named < real and _offset(zone, named - _NIGHT) == _offset(zone, named):
+        real = named
+    return real.astimezone(zone), at
 
 
 def _wall(values: dict[str, int]) -> datetime:

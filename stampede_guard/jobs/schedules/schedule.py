@@ -213,4 +213,8 @@ def _aware(field: str, when: Any) -> datetime:
         raise PolicyError(
             field, when, "a datetime with a time zone, such as datetime(2026, 1, 1, tzinfo=UTC)"
         )
+    try:
+        when.astimezone(UTC)
+    except OverflowError:
+        raise PolicyError(field, when, "a datetime whose year is 1 to 9999 in UTC, too") from None
     return when

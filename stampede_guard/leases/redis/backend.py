@@ -191,11 +191,11 @@ class RedisBackend:
     ) -> bool:
         self._listeners.vouched.discard(name)
         if to:
-            await self._prefer(name, to, timeout)
+            await self._prefer(name, holder, token, to, timeout)
         args = (holder.encode(), b"%d" % token, us(at_least_for), self.scripts.channel)
         return bool(await self._decided(_RELEASE, name_bytes(name), *args, timeout=timeout))
 
-    async def _prefer(self, name: str, to: str, timeout: float) -> None:
+    async def _prefer(self, name: str, holder: str, token: int, to: str, timeout: float) -> None:
         """Move the waiters called `to` to the front, in several steps, because there may be a thousand.
 
         This happens before the release, because the release calls the first waiters."""
@@ -203,7 +203,8 @@ class RedisBackend:
         while holders:
             # Start with the last ones: each step puts its waiters before all others.
             some, holders = holders[-_MOVED_AT_ONCE:], holders[:-_MOVED_AT_ONCE]
-            await self.scripts.run(_PREFER, name_bytes(name), *some, timeout=timeout)
+            args = (name_bytes(name), holder.encode(), b"%d" % token, *some)
+            await self.scripts.run(_PREFER, *args, timeout=timeout)
 
     async def leave(self, name: str, *, holder: str, timeout: float) -> None:
         self._listeners.vouched.discard(name)

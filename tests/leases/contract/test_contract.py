@@ -289,6 +289,18 @@ class TestWaiting:
         assert view is not None and [waiting.label for waiting in view.waiting] == ["d", "b", "c"]
         await granted(backend, name, "d")
 
+    @pytest.mark.parametrize(("holder", "ahead"), [("b", 0), ("x", 0), ("a", 1)])
+    async def test_only_the_holder_says_who_comes_next(
+        self, backend: Backend, name: str, holder: str, ahead: int
+    ) -> None:
+        token = await granted(backend, name, "a")
+        for waiter in ("c", "d"):
+            await backend.acquire(ask(name, waiter, place=30), timeout=LONG)
+        given = token if holder == "a" else 0
+        await backend.release(name, holder=holder, token=given, at_least_for=60, to="pod-d", timeout=LONG)
+        answer = await backend.acquire(ask(name, "c", place=30), timeout=LONG)
+        assert isinstance(answer, LeaseHeld) and answer.ahead == ahead
+
     @pytest.mark.parametrize("to", ["host", "nobody", ""])
     async def test_among_those_who_are_called_so_or_if_nobody_is_the_order_stays(
         self, backend: Backend, name: str, to: str
