@@ -199,7 +199,7 @@ def is_compared(function: Function, read: Access, taken: Access) -> bool:
 
 
 def tells_once(module: Module, function: Function, read: Access, taken: Access) -> bool:
-    """`if not cache.get(key): send_warning(...); cache.set(key, now)`: a mark that somebody has been told."""
+    """`if not cache.get(key): send_warning(...); cache.set(key, now)`: a mark that a message was sent."""
     if taken.value is None or not _is_known_before(function, taken.value, read.call):
         return False
     flags = {name for _node, names, value in function.bindings if bare(value) is read.call for name in names}

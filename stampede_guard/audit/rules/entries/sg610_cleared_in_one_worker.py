@@ -52,7 +52,8 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what=(
-            "A request, a task or a function that changes rows calls `cache_clear()` of a function under `lru_cache`. "
+            "A request, a task or a function that changes rows calls `cache_clear()` of a function under `lru_cache`, "
+            "or `cache_invalidate()` of one under `alru_cache`. "
             "Or it empties a dict of its module that is a cache, also by a helper of the project."
         ),
         why=(
@@ -69,8 +70,8 @@ RULE = Rule(
             "out, as are programs that people start, and start-up hooks."
         ),
         sure=(
-            "High for `lru_cache`, medium for dicts. Information, which fails no build, if the file of the dict shows "
-            "an expiry."
+            "High for `lru_cache` and `alru_cache`, medium for dicts. Information, which fails no build, if the file "
+            "of the dict shows an expiry, or `alru_cache` has a `ttl`."
         ),
         fix="No automatic fix: what tells the other workers is a decision for the whole program.",
     ),

@@ -24,8 +24,8 @@ from stampede_guard.audit.source.words import last, path
 _SHORT = 30  # seconds
 _UPDATES = frozenset(("update", "aupdate", "update_one"))
 _TOLD = (
-    "two callers can both find no mark between this get and the set, and both tell: SET NX marks in one step, before "
-    "anybody is told"
+    "two callers can both find no mark between this get and the set, and both send the message: SET NX marks in one "
+    "step, before it is sent"
 )
 _MESSAGE = (
     "two callers can both find the lock free between this get and the set: SET NX checks and takes it "
@@ -196,7 +196,7 @@ RULE = Rule(
         "same function deletes the flag after its work, another function of the file deletes it, or a constant is "
         "set without another question after `if flag: return`, under `if not flag:` or in its `else:`. After EXISTS, "
         "the value may be any. Also a mark that is set after "
-        "somebody was told (`send_mail(...)`, `notify(...)`, `task.delay(...)`), as information. "
+        "a message was sent (`send_mail(...)`, `notify(...)`, `task.delay(...)`), as information. "
         "Information if the flag only guards one UPDATE. A flag that is set after the work "
         "spares work like a cache entry, unless its name says lock: a warning if that is much work, see SG201.",
         fix="Unsafe: for a Redis client, `if redis.get(key): return` and the set with a TTL right after "
