@@ -108,6 +108,11 @@ def settled(row: LeaseRow, now: float) -> LeaseRow:
     )
 
 
+def _settled_beside_its_queue(row: LeaseRow, now: float) -> LeaseRow:
+    """For steps that decide without the queue. They leave lapsed places in it, and so need not read it."""
+    return replace(settled(row, now), queue=row.queue)
+
+
 def idle(row: LeaseRow, now: float) -> bool:
     """Whether the row holds no information except its last token."""
     row = settled(row, now)
@@ -192,7 +197,7 @@ def renew(
     row: LeaseRow, *, holder: str, token: int, lease_ttl: float, now: float, witness: str = ""
 ) -> tuple[LeaseRow, Renewed | LeaseRefused]:
     """Extend the lease only if this holder and token have it, and only if its release was not requested."""
-    row = settled(row, now)
+    row = _settled_beside_its_queue(row, now)
     if not row.holder:
         return row, LeaseRefused("gone")
     if row.holder != holder or row.token != token:
@@ -241,14 +246,14 @@ def force(
     row: LeaseRow, *, name: str, token: int, by: str, at_once: bool, now: float
 ) -> tuple[LeaseRow, Forced | NotForced, Audit | None]:
     """Request the release if `token` is the current one. `at_once`: free it now, even if the holder still believes."""
-    row = settled(row, now)
+    row = _settled_beside_its_queue(row, now)
     if not row.holder or row.token != token:
         return row, NotForced(row.token if row.holder else 0), None
     audit = Audit(name=name, token=token, by=by, at=now, now=at_once, owner=row.owner)
     if at_once:
         row = replace(row, holder="", deadline=0.0, asked_to_leave="", witness="", missing_since=0.0)
         return (
-            replace(row, queue=row.queue if row.rests_until else called(row.queue, now)),
+            replace(row, queue=row.queue if row.rests_until else called(live(row.queue, now), now)),
             Forced(0.0),
             audit,
         )

@@ -139,6 +139,21 @@ BEGIN
     RETURN pg_try_advisory_xact_lock_shared(split_part(witness, '.', 2)::bigint);
 END $$;
 
+-- Deletes lapsed places. If the clock was set back, cuts places to the time that was requested. It was set back if the
+-- row was renewed later than now (`set_back`), or if the place that lasts longest lasts longer than was requested.
+CREATE OR REPLACE FUNCTION stampede_guard.leases_lapse(asked text, now timestamptz, set_back boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    longest stampede_guard.lease_places%ROWTYPE;
+BEGIN
+    DELETE FROM stampede_guard.lease_places AS p WHERE p.name = asked AND p.until <= now;
+    SELECT p.* INTO longest FROM stampede_guard.lease_places AS p WHERE p.name = asked ORDER BY p.until DESC LIMIT 1;
+    IF set_back OR longest.until > now + longest.seconds * interval '1 second' THEN
+        UPDATE stampede_guard.lease_places AS p SET until = now + p.seconds * interval '1 second'
+        WHERE p.name = asked AND p.until > now + p.seconds * interval '1 second';
+    END IF;
+END $$;
+
 -- Calls the first waiters: notifies them once each that it may be their turn.
 CREATE OR REPLACE FUNCTION stampede_guard.leases_call(asked text, now timestamptz, most int) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -158,6 +173,14 @@ BEGIN
     IF holders IS NOT NULL THEN
         PERFORM pg_notify('stampede_guard_leases_called', holders);
     END IF;
+END $$;
+
+-- An operator has freed the lease.
+CREATE OR REPLACE FUNCTION stampede_guard.leases_freed(asked text, now timestamptz, most int) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM stampede_guard.leases_lapse(asked, now, false);
+    PERFORM stampede_guard.leases_call(asked, now, most);
 END $$;
 
 CREATE OR REPLACE FUNCTION stampede_guard.leases_ask(
@@ -217,12 +240,7 @@ BEGIN
     l.rests_until := CASE WHEN l.rest > 0 AND now < l.rests_until
         THEN least(l.rests_until, now + l.rest * interval '1 second') END;
     resting := l.rests_until IS NOT NULL;
-    DELETE FROM stampede_guard.lease_places AS p WHERE p.name = asked AND p.until <= now;
-    IF l.renewed_at > now THEN
-        -- The clock was set back: cut places to the time that was requested.
-        UPDATE stampede_guard.lease_places AS p SET until = now + p.seconds * interval '1 second'
-        WHERE p.name = asked AND p.until > now + p.seconds * interval '1 second';
-    END IF;
+    PERFORM stampede_guard.leases_lapse(asked, now, l.renewed_at > now);
 
     IF held AND l.holder = asker THEN
         token := l.token;
@@ -344,9 +362,9 @@ BEGIN
     held := l.holder <> '' AND now < l.deadline;
     matches := releaser <> '' AND l.holder = releaser AND its_token IN (0, l.token);
     resting := l.rest > 0 AND now < l.rests_until;
-    DELETE FROM stampede_guard.lease_places AS p WHERE p.name = released AND p.until <= now AND p.holder <> releaser;
     DELETE FROM stampede_guard.lease_places AS p WHERE p.name = released AND p.holder = releaser;
     GET DIAGNOSTICS place_left = ROW_COUNT;
+    PERFORM stampede_guard.leases_lapse(released, now, l.renewed_at > now);
     IF NOT matches THEN
         IF (l.holder <> '' AND NOT held) OR l.deadline > now + l.lease_ttl * interval '1 second' OR l.rests_until <= now
             OR l.rests_until > now + l.rest * interval '1 second'
@@ -358,10 +376,6 @@ BEGIN
                 missing_since = CASE WHEN held THEN l.missing_since END,
                 rests_until = CASE WHEN resting THEN least(l.rests_until, now + l.rest * interval '1 second') END
             WHERE u.name = released;
-        END IF;
-        IF l.renewed_at > now THEN
-            UPDATE stampede_guard.lease_places AS p SET until = now + p.seconds * interval '1 second'
-            WHERE p.name = released AND p.until > now + p.seconds * interval '1 second';
         END IF;
         IF NOT held AND NOT resting THEN
             PERFORM stampede_guard.leases_call(released, now, most_called);

@@ -111,7 +111,7 @@ _FORCE = """, judged AS MATERIALIZED (
     DELETE FROM {schema}.lease_audits USING audited WHERE lease_audits.id <= audited.id - {kept}
 )
 SELECT matches, token, remaining, CASE WHEN matches THEN pg_notify('{channel}', $2) END AS told,
-    CASE WHEN frees AND NOT resting THEN {schema}.leases_call($2, now, {called}) END AS called
+    CASE WHEN frees AND NOT resting THEN {schema}.leases_freed($2, now, {called}) END AS called
 FROM done"""
 
 _VIEW = """

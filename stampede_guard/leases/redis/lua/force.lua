@@ -19,6 +19,7 @@ if ARGV[4] == '1' then
   row.holder, row.deadline, row.asked_to_leave, row.witness, row.missing_since = '', 0, '', '', 0
   save(name, row)
   if row.rests_until == 0 then
+    lapse_places()
     front(name)
     call_first(ARGV[5], name, CALLED)
   end
