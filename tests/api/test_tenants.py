@@ -16,6 +16,7 @@ from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon
 from tests.support.guards import Guards
 from tests.support.inside import plans_lock_of, tenants_of
+from tests.support.sessions import LONG
 
 
 def value(of: Any) -> Any:
@@ -43,7 +44,7 @@ async def test_a_tenants_guard_elsewhere_is_one_of_the_same_namespace(guards: Gu
 
 async def test_all_tenants_together_have_the_connections_of_one_guard(own_valkey: Any) -> None:
     async with (
-        Guards(own_valkey.url, "shop") as guards,
+        Guards(own_valkey.url, "shop", deadline=LONG) as guards,
         redis.asyncio.Redis.from_url(own_valkey.url) as outside,
     ):
         guard = guards.guard()

@@ -165,13 +165,13 @@ def where(request: pytest.FixtureRequest) -> str:
             return "memory"
         case "cluster":
             cluster: ValkeyCluster = request.getfixturevalue("valkey_cluster")
-            return cluster.url
+            return patient(cluster.url)
         case "sentinel":
             sentinel: ValkeySentinel = request.getfixturevalue("valkey_sentinel")
-            return sentinel.url
+            return patient(sentinel.url)
         case _:
             url: str = request.getfixturevalue("valkey_url")
-            return url
+            return patient(url)
 
 
 def counted(guard: StampedeGuard, source: Source) -> None:

@@ -23,6 +23,7 @@ from stampede_guard.values.codec import codec_for
 from tests.support.gate import soon, until
 from tests.support.guards import Guards
 from tests.support.inside import switches_of, watch_of
+from tests.support.sessions import LONG
 from tests.support.source import Counted
 
 
@@ -214,7 +215,7 @@ async def test_a_process_that_is_told_to_leave_the_store_alone_does_not_ask_for_
 async def test_in_a_cluster_a_switch_reaches_processes_that_use_other_masters(
     valkey_cluster: Any, namespace: str
 ) -> None:
-    async with Guards(valkey_cluster.url, namespace) as fleet:
+    async with Guards(valkey_cluster.url, namespace, deadline=LONG) as fleet:
         guard = fleet.guard()
         watch_of(guard.engine.runtime())._pause = never
         for key in ("a", "b", "c"):
@@ -228,7 +229,7 @@ async def test_in_a_cluster_a_switch_reaches_processes_that_use_other_masters(
 async def test_the_kill_switch_goes_through_when_the_server_is_out_of_memory(
     own_valkey: ValkeyServer,
 ) -> None:
-    async with Guards(own_valkey.url, "shop") as fleet:
+    async with Guards(own_valkey.url, "shop", deadline=LONG) as fleet:
         guard = fleet.guard()
         await watching(guard)
         async with redis.asyncio.Redis.from_url(own_valkey.url) as client:

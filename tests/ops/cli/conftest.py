@@ -21,6 +21,7 @@ from stampede_guard.core.scripts import Granted
 from stampede_guard.ops.cli.app import app
 from stampede_guard.policy import Policy
 from tests.support.guards import Guards
+from tests.support.sessions import LONG
 
 ROOT = Path(__file__).resolve().parents[3]
 PASSWORD = "hunter2-secret"
@@ -94,7 +95,7 @@ class Shop:
 
 @pytest.fixture
 async def shop(server: ValkeyServer, namespace: str) -> AsyncIterator[Shop]:
-    async with Guards(server.url, namespace) as guards:
+    async with Guards(server.url, namespace, deadline=LONG) as guards:
         guard, runs = guards.guard(ttl=300, stale_ttl=600, error_ttl=60), []
 
         @guard.locked_cache(name="shop.quality")

@@ -241,10 +241,11 @@ async def test_invalidate_needs_names_or_a_pattern(operator: Operator, args: lis
 
 async def test_all_masters_of_a_cluster_are_asked(valkey_cluster: object, namespace: str) -> None:
     from tests.support.guards import Guards
+    from tests.support.sessions import LONG
 
     url: str = valkey_cluster.url  # type: ignore[attr-defined]
     operator = Operator(url, namespace)
-    async with Guards(url, namespace) as guards:
+    async with Guards(url, namespace, deadline=LONG) as guards:
         guard = guards.guard()
 
         async def compute() -> int:

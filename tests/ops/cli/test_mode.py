@@ -11,6 +11,7 @@ from tests.ops.cli.conftest import Operator, Shop
 from tests.support.gate import until
 from tests.support.guards import Guards
 from tests.support.inside import switches_of, watch_of
+from tests.support.sessions import LONG
 
 
 async def test_a_switch_reaches_a_running_process(operator: Operator, shop: Shop) -> None:
@@ -118,7 +119,7 @@ async def test_long_and_local_names_and_those_of_keys_are_known(operator: Operat
 
 
 async def test_where_there_are_no_entries_it_is_a_warning(operator: Operator, server: ValkeyServer) -> None:
-    async with Guards(server.url, operator.namespace) as guards:
+    async with Guards(server.url, operator.namespace, deadline=LONG) as guards:
         await (
             guards.guard().engine.runtime().session.switches(operator.namespace)
         )  # connected, and nothing stored
