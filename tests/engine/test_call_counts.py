@@ -13,7 +13,7 @@ OF_ONE_MORE_IN_A_HERD = 22
 OF_ONE_MORE_ID_OF_A_BATCH = 11
 """Raise these only for a reason. `OF_ONE_MORE_IN_A_HERD` is paid by each of the fifty callers of a burst."""
 HERD = 20
-ROUNDS = 12
+ROUNDS = 60
 """Of a guard; the shortest counts. In the first ones, the connection of renewals may still be opening. On a busy
 machine, answers that come together elsewhere come one by one, and each calls functions of its own."""
 

@@ -132,14 +132,14 @@ async def test_an_answer_of_which_nothing_comes_is_late_after_one_deadline(
 async def test_a_value_that_takes_longer_than_the_lease_to_be_stored_is_computed_once(
     server: ValkeyServer, proxy: FaultProxy, namespace: str
 ) -> None:
-    thin(proxy, pause=0.02)
+    thin(proxy, pause=0.06)  # six seconds for the value: more than two leases
     gate = Gate()
 
     async def compute() -> bytes:
         await gate.hold()
         return SLOW
 
-    policy = Policy(lease_ttl=0.6, poll_interval=0.1)
+    policy = Policy(lease_ttl=2.5, poll_interval=0.1)
     async with (
         StampedeGuard.from_url(proxy.url, namespace=namespace, policy=policy) as far,
         StampedeGuard.from_url(server.url, namespace=namespace, policy=policy) as near,
