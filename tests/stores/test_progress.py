@@ -139,9 +139,11 @@ async def test_a_value_that_takes_longer_than_the_lease_to_be_stored_is_computed
         await gate.hold()
         return SLOW
 
-    policy = Policy(lease_ttl=2.5, poll_interval=0.1)
+    policy = Policy(lease_ttl=2.5, poll_interval=0.1, wait_timeout=LONG, fallback_timeout=LONG)
+    # Long enough for the whole value: after ten of the far one's deadlines, its publication is given up.
+    slow = f"{proxy.url}?socket_timeout={DEADLINE:g}"
     async with (
-        StampedeGuard.from_url(proxy.url, namespace=namespace, policy=policy) as far,
+        StampedeGuard.from_url(slow, namespace=namespace, policy=policy) as far,
         StampedeGuard.from_url(server.url, namespace=namespace, policy=policy) as near,
     ):
         calls = [asyncio.ensure_future(far.get_or_compute("k", compute))]
