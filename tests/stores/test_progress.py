@@ -132,14 +132,14 @@ async def test_an_answer_of_which_nothing_comes_is_late_after_one_deadline(
 async def test_a_value_that_takes_longer_than_the_lease_to_be_stored_is_computed_once(
     server: ValkeyServer, proxy: FaultProxy, namespace: str
 ) -> None:
-    thin(proxy, pause=0.06)  # six seconds for the value: more than two leases
+    thin(proxy, pause=0.03)  # at least five seconds for the value: two leases
     gate = Gate()
 
     async def compute() -> bytes:
         await gate.hold()
         return SLOW
 
-    policy = Policy(lease_ttl=2.5, poll_interval=0.1, wait_timeout=LONG, fallback_timeout=LONG)
+    policy = Policy(lease_ttl=2.5, poll_interval=0.1, wait_timeout=PATIENCE, fallback_timeout=PATIENCE)
     # Long enough for the whole value: after ten of the far one's deadlines, its publication is given up.
     slow = f"{proxy.url}?socket_timeout={DEADLINE:g}"
     async with (
