@@ -97,7 +97,7 @@ class Fetch:
             self.source.own.leave()
         if self._exchange is not None and self._exchange.spool is not None:
             self._exchange.spool.leave()
-        exchange = self.read or self.failed
+        exchange = self.live.result() if self.live.done() and not self.live.cancelled() else self.failed
         if exchange is not None and exchange.live and not exchange.complete:
             leave_to_readers(exchange, self._cache.waiting_for(self._name, but=self))
 
