@@ -294,7 +294,7 @@ class Cache:
         elif len(waiting) == 1:
             next(iter(waiting)).stay_alone()
 
-    def waiting_for(self, key: str, *, but: Fetch) -> list[Fetch]:
+    def waiting_for(self, key: str, *, but: Fetch | None) -> list[Fetch]:
         return [fetch for fetch in self._waiting.get(_place(key), ()) if fetch is not but]
 
     # --- invalidation --------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from stampede_guard.http.requests.stored import AGAIN, ONCE, REFUSED, TWICE, Ref
 from stampede_guard.http.spec.fields import has
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.storing import is_about_one_request
-from stampede_guard.http.streaming import let_read
+from stampede_guard.http.streaming import is_for_others, leave_to_readers, let_read
 from stampede_guard.http.uncacheable.marks import ENOUGH
 from stampede_guard.http.users.outside import session_of
 
@@ -74,14 +74,12 @@ class Fetch:
         self.source: BodySource | None = None
         self.refusal: str | None = None
         self.status = 0
-        self.gone = incoming is None
-        self.collapsed = self.begun = self.handed_over = False
+        self.gone = self._in_background = incoming is None
+        self.collapsed = self.begun = self.handed_over = self.personal = self._stands_in = False
         self.is_evidence = self.is_sure = self.outdated = False
         self.shared_fields: Fields = ()
-        self._in_background = incoming is None
         self._incoming, self._send, self._bypassed = incoming, send, bypassed
         self._exchange: Exchange | None = None
-        self.personal = self._stands_in = False
         self._before: VersionsBefore | None = None
         self._came, self._ends = 0.0, 0.0
         self._misplaced: StoredResponse | None = None
@@ -100,8 +98,8 @@ class Fetch:
         if self._exchange is not None and self._exchange.spool is not None:
             self._exchange.spool.leave()
         exchange = self.live.result() if self.live.done() and not self.live.cancelled() else self.failed
-        if exchange is not None and exchange.live and not self.collapsed and not exchange.complete:
-            exchange.cancel()
+        if exchange is not None and exchange.live and not exchange.complete:
+            leave_to_readers(exchange, self._cache.waiting_for(self._name, but=self))
 
     async def leave_cancelled(self) -> None:
         """The request was cancelled. As without a cache, its call of the application is cancelled, too, before its
@@ -109,7 +107,7 @@ class Fetch:
         """
         self.leave()
         exchange = self._exchange
-        if exchange and not exchange.task.done() and (exchange.live or not self._is_for_others()):
+        if exchange and not exchange.task.done() and not self._is_for_others():
             await exchange.unwind()
 
     def stay_alone(self) -> None:
@@ -118,9 +116,12 @@ class Fetch:
             self._exchange.count_others()
 
     def _is_for_others(self) -> bool:
-        exchange = self._exchange
-        others = self._cache.waiting_for(self._name, but=self)
-        return (exchange is not None and exchange.shared) or not all(other.gone for other in others)
+        return is_for_others(self._exchange, self._cache.waiting_for(self._name, but=self))
+
+    @property
+    def read(self) -> Exchange | None:
+        """What this request reads as it comes."""
+        return self.live.result() if self.live.done() and not self.live.cancelled() else None
 
     # --- the computation of a flight -----------------------------------------------------------
 
@@ -185,8 +186,7 @@ class Fetch:
         return msgspec.structs.replace(old, age=old.age + known.age, again=True)
 
     async def _asked(self) -> StoredResponse | Refusal:
-        groups = self._cache.groups
-        old = stored_before()
+        groups, old = self._cache.groups, stored_before()
         more = self._cache.searching.tags_before(self.request)
         self._before = await groups.before(self.request, self._name, old, bypassed=self._bypassed, more=more)
         if old is not None and not (
@@ -210,7 +210,8 @@ class Fetch:
             return self.refuse(exchange, "status", personal=True)
         except asyncio.CancelledError:
             if exchange is not None:
-                exchange.cancel()
+                # Its time is over. A client that has a part of the body must not be cut off.
+                leave_to_readers(exchange, self._cache.waiting_for(self._name, but=None))
             raise
 
     def _begin(self, asked: Try) -> Exchange:
@@ -350,8 +351,7 @@ class Fetch:
         self, exchange: Exchange, why: str, *, personal: bool = False, of_all: bool = False
     ) -> Refusal:
         """`personal`: it says nothing about responses to others. `of_all`: one such response holds for all."""
-        self.refusal = why
-        self.personal = True
+        self.refusal, self.personal = why, True
         # An application may end because its client has left.
         self.is_evidence = not (personal or self.request.method == "HEAD" or (exchange.error and self.gone))
         counts = of_all or not self.requester.ordinary or not is_about_one_request(self.status)

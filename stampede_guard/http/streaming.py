@@ -17,7 +17,7 @@ from stampede_guard.http.spec.fields import without_hops
 if TYPE_CHECKING:
     from stampede_guard.http.fetch import Fetch
 
-__all__ = ["hand_on", "let_read", "read_along", "send_own"]
+__all__ = ["hand_on", "is_for_others", "leave_to_readers", "let_read", "read_along", "send_own"]
 
 BACKGROUND_SECONDS = 10.0
 """How long a request whose response is stored waits for the application's later work."""
@@ -120,3 +120,19 @@ def let_read(exchange: Exchange, draft: StoredResponse, readers: list[Fetch]) ->
             exchange.shared = reader.collapsed = True
             reader.shared_fields, reader.draft = fields, draft
             reader.live.set_result(exchange)
+
+
+def is_for_others(exchange: Exchange | None, others: list[Fetch]) -> bool:
+    """Whether others wait for its response. If that is not stored, they wait in vain, but some may read it already."""
+    if exchange is not None and exchange.live:
+        return any(other.read is exchange for other in others if not other.gone)
+    return (exchange is not None and exchange.shared) or not all(other.gone for other in others)
+
+
+def leave_to_readers(exchange: Exchange, readers: list[Fetch]) -> None:
+    """It is not stored any more. It continues for those who read it already, and ends without them."""
+    if not exchange.is_settled:
+        exchange.go_live()
+        if is_for_others(exchange, readers):
+            return
+    exchange.cancel()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stampede_guard import CacheRoute
 from stampede_guard.http.requests import requester
 from stampede_guard.http.requests.settings import Settings
 from stampede_guard.http.spec.fields import is_of_one_requester
@@ -50,6 +51,33 @@ def test_a_field_that_tells_one_user_from_another_counts_without_its_dashes_too(
     assert Settings().credentials({name.encode()})
 
 
+STAND_INS = """
+x-persona x-personaid x-guid x-guid-id x-uuid x-impersonate x-impersonating x-impersonator x-act-as x-actas x-acting-as
+x-on-behalf-of x-onbehalfof x-viewer x-viewer-id x-viewerid x-principal x-subject x-actor x-view-as x-viewas
+x-run-as x-sudo x-sudo-user x-become-user x-assume-role x-assumed-user x-switchuser x-masquerade-as x-delegated-by
+x-requester x-requestor-id x-caller x-caller-id x-whoami x-reader x-reader-id x-contact-id x-visitor x-guest x-is-admin
+x-staff-id x-agent-id x-project-id x-entitlements x-msisdn x-upn x-nickname viewer current-viewer
+""".split()
+
+
+@pytest.mark.parametrize("name", STAND_INS)
+async def test_a_field_that_names_a_role_or_whom_one_acts_for_is_shared_only_if_the_route_says_so(
+    name: str,
+) -> None:
+    def for_him(*routes: CacheRoute) -> Fleet:
+        return Fleet(App({}), routes=routes)
+
+    async with for_him(CacheRoute("/*", ttl=60)) as fleet:
+        bodies = [(await fleet.get("/", **{name: user})).body for user in ("me", "you")]
+        assert (await fleet.get("/")).body not in bodies
+        assert bodies[0] != bodies[1]
+    told = [CacheRoute("/*", ttl=60, vary=(name,)), CacheRoute("/*", ttl=60, key=lambda scope: "")]
+    for route in told:
+        async with for_him(route) as fleet:
+            await fleet.get("/", **{name: "me"})
+            assert "hit" in status_of(await fleet.get("/", **{name: "me"}))
+
+
 ORDINARY = """
 accept accept-charset accept-encoding accept-language access-control-request-headers access-control-request-method
 cache-control cf-connecting-ip cf-ipcountry cf-ray connection content-length content-type dnt forwarded host
@@ -62,7 +90,11 @@ x-cachekey idempotencykey x-client-data x-clientdata x-clientname x-clientversio
 x-correlation-id x-correlationid x-debug x-forwarded-for x-forwarded-host x-forwarded-port x-forwarded-prefix
 x-forwarded-proto x-forwarded-server x-forwardedfor x-keyword author x-coauthor x-apiversion x-appname x-appversion
 x-purpose x-real-ip x-realip x-request-id x-requestid x-request-start x-requested-with x-requestedwith x-sortkey
-x-traceid
+x-traceid x-b3-parentspanid b3 uber-trace-id x-datadog-parent-id sentry-trace baggage x-request-guid x-requestguid
+x-request-uuid x-correlation-guid x-ms-client-request-id x-transaction-id x-operation-id x-message-id
+cloudfront-viewer-country cloudfront-viewer-address cloudfront-is-mobile-viewer cloudfront-viewer-tls x-azure-ref
+x-azure-clientip x-vercel-id fastly-client-ip x-envoy-decorator-operation x-envoy-attempt-count x-varnish x-device-type
+x-mailer x-feature-flags x-agent x-pjax hx-request turbo-frame x-inertia from
 """.split()
 
 

@@ -131,7 +131,7 @@ class Exchange:
         if message["type"] == "http.disconnect":
             # Its client has left. That concerns only this client if others wait for the same response. It also holds
             # before the first line: each client that asks and leaves would end a call that a herd waits for.
-            while not (self.live or self.complete or self._over) and self._serves_others:
+            while not (self.complete or self._over) and self._serves_others:
                 await self._change()
             self.told_of_leaving = True
         return message
@@ -228,15 +228,15 @@ class Exchange:
     async def settled(self, *, within: float | None = None) -> bool:
         """Waits until the whole response is there, or known never to be. False: not within so many seconds."""
         try:
-            async with asyncio.timeout(within) if within is not None and not self._settled else AT_ITS_PACE:
-                while not self._settled:
+            async with asyncio.timeout(within) if within is not None and not self.is_settled else AT_ITS_PACE:
+                while not self.is_settled:
                     await self._change()
         except TimeoutError:
-            return self._settled
+            return self.is_settled
         return True
 
     @property
-    def _settled(self) -> bool:
+    def is_settled(self) -> bool:
         return self.complete or self.too_large or self._over
 
     @property

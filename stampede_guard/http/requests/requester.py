@@ -125,16 +125,32 @@ _KEYS_OF_REQUESTS = frozenset({b"idempotency-key", b"x-idempotency-key", b"x-cac
 """Keys that are not credentials."""
 _NAMING = frozenset(
     b"""
-    account actor business company customer email employee franchise group groups identity impersonate impersonation
-    impersonated member merchant org organisation organization owner partner patient permission permissions person
-    principal profile realm role roles scope scopes seller sub subject subscriber team tenant uid user userid userinfo
-    username vendor workspace
+    account actas actor business cardholder company customer delegate delegated delegation delegator email employee
+    entitlement entitlements franchise group groups household identity impersonate impersonated impersonating
+    impersonation impersonator imsi loginas masquerade masquerading member members merchant msisdn nickname org
+    organisation organization owner partner patient permission permissions person persona principal privilege privileges
+    profile realm role roles runas scope scopes seller ssn sub subject subscriber sudo superuser switchuser team tenant
+    uid upn user userid userinfo username vendor viewas whoami workspace
     """.split()
 )
 """A field with one of these names its user: X-User-Id, X-Tenant. A route's own `key` may distinguish those."""
+_ROLES = frozenset(
+    b"""
+    admin anon anonymous buyer caller consumer contact courier department dept doctor driver family gaid guardian
+    guest guid holder idfa imei mail operator passenger physician player project pupil reader requester requestor rider
+    staff student teacher udid uuid viewer visitor wallet
+    """.split()
+)
+"""A field that says nothing but one of these names its user: X-Viewer, X-Guid, X-Reader-Id. Beside other words they
+mean something else: CloudFront-Viewer-Country, X-Request-Guid, X-Envoy-Decorator-Operator.
+"""
+_OF_ROLES = _ROLES | frozenset(b"code current email hash id ids is my name no num number ref x".split())
 _NAMING_PAIRS = (
     b"act-as",
     b"acting-",
+    b"agent-id",
+    b"assume-",
+    b"become-",
     b"behalf",
     b"cart-id",
     b"client-id",
@@ -146,6 +162,7 @@ _NAMING_PAIRS = (
     b"shop-id",
     b"site-id",
     b"store-id",
+    b"view-as",
     b"visitor-id",
 )
 _SPEAKING_PAIRS = (
@@ -179,7 +196,7 @@ _BEGINNINGS = (
     b"x-credential-",
     b"tailscale-user-",
 )
-_WORDS = _SPEAKING | _NAMING | BESIDE
+_WORDS = _SPEAKING | _NAMING | _ROLES | BESIDE
 
 
 def _remembered(rule: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
@@ -210,7 +227,9 @@ def names_a_user(name: bytes) -> bool:
     if (plain := name.replace(b"_", b"-")) in ORDINARY or b"user-agent" in plain:
         return False
     words = words_of(name, _WORDS)
-    return not _NAMING.isdisjoint(words) or _has_pair(words, _NAMING_PAIRS)
+    if not _NAMING.isdisjoint(words) or _has_pair(words, _NAMING_PAIRS):
+        return True
+    return not _ROLES.isdisjoint(words) and _OF_ROLES.issuperset(words)
 
 
 def _has_pair(words: list[bytes], pairs: tuple[bytes, ...]) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from stampede_guard.errors import StoreRefused
 from stampede_guard.jobs.backends.one_by_one import looked
 from stampede_guard.jobs.backends.protocol import RunBackend
 from stampede_guard.jobs.messages import JobPoll, JobView, PollAnswer, Registration
@@ -25,6 +26,11 @@ RETRIED_AT_ONCE = 20
 """Abandoned slots that one look claims, the oldest first. Slots without another attempt are not among them."""
 EARLY = 0.5
 """A job joins the statement of another job if its own look is due within this share of its pause."""
+
+
+def _may_be_of_one(error: BaseException | None) -> bool:
+    """Whether the reason may be what another program wrote in place of one job. That must not stop the other jobs."""
+    return isinstance(error, StoreRefused) and error.kind == "other" and not error.may_pass
 
 
 @dataclass(eq=False, slots=True)
@@ -83,6 +89,16 @@ class Looks:
     async def _register(self, timeout: float) -> None:
         await asyncio.sleep(0)
         waiting, self._registering = self._registering, {}
+        try:
+            await self._register_these(waiting, timeout)
+        except StoreRefused:
+            for registration, future in waiting.items():
+                await self._register_these({registration: future}, timeout)
+
+    async def _register_these(
+        self, waiting: dict[Registration, asyncio.Future[tuple[JobView, float]]], timeout: float
+    ) -> None:
+        """Raises a refusal that may concern one of several, and tells nobody of it yet."""
         given = list(waiting)
         try:
             many: Callable[..., Coroutine[Any, Any, list[JobView]]] | None = getattr(
@@ -93,6 +109,8 @@ class Looks:
             else:
                 views = [await self._runs.register(one, timeout=timeout) for one in given]
         except BaseException as error:
+            if len(given) > 1 and _may_be_of_one(error):
+                raise
             for future in waiting.values():
                 if not future.done():
                     future.set_exception(error)
@@ -109,14 +127,16 @@ class Looks:
     async def seen(self, asker: Asker, *, timeout: float) -> tuple[PollAnswer, float]:
         """The answer to this job's look, and when it came. Another job's look may have brought it before."""
         while asker.seen is None:
-            if self._looking is None or self._looking.done():
+            if begins := self._looking is None or self._looking.done():
                 self._looking = self._part.begin(self._look(asker, timeout), name="looks at jobs")
             looking = self._looking
+            assert looking is not None
             await asyncio.wait({looking})
             if asker.seen is None:
-                # An error of this look is raised in all jobs that waited for it. A job that was not part of it looks
-                # again.
-                looking.result()
+                # An error of this look is raised in all jobs that waited for it, unless it may be that of one other
+                # job. A job that was not part of it looks again.
+                if begins or not _may_be_of_one(looking.exception()):
+                    looking.result()
         found, asker.seen = asker.seen, None
         return found
 
@@ -127,6 +147,14 @@ class Looks:
         ]
         together = [first, *(asker for asker in soon if asker is not first)]
         together.sort(key=lambda asker: asker.look.registration.job)
+        try:
+            await self._look_at(together, timeout)
+        except StoreRefused as error:
+            if len(together) == 1 or not _may_be_of_one(error):
+                raise
+            await self._look_at([first], timeout)
+
+    async def _look_at(self, together: list[Asker], timeout: float) -> None:
         looks = [asker.look for asker in together]
         many: Callable[..., Coroutine[Any, Any, list[PollAnswer]]] | None = getattr(self._runs, "look", None)
         if many is not None:

@@ -52,7 +52,7 @@ from stampede_guard.leases.redis.reading import (
     text_of,
     us,
 )
-from stampede_guard.leases.redis.scripts import DEADLINE, Scripts, lease_script
+from stampede_guard.leases.redis.scripts import DEADLINE, Scripts, lease_script, reading
 from stampede_guard.stores.connections.calls import Script
 from stampede_guard.stores.connections.wire import name_bytes
 from stampede_guard.stores.protocol import Store
@@ -250,8 +250,12 @@ class RedisBackend:
     async def show(self, name: str, *, timeout: float) -> LeaseView | None:
         queue = await self._queue(name, timeout)
         now, rows = await self._read([name], 0, 0, timeout)
-        views = [grants.view(title, row_of(row, queue), now) for title, row, _ in rows]
+        views = [self._view(title, row, queue, now) for title, row, _ in rows]
         return views[0] if views and views[0].token else None
+
+    def _view(self, name: str, row: bytes, queue: Queue, now: float) -> LeaseView:
+        with reading(self.scripts.tag, f"the row of {name!r}"):
+            return grants.view(name, row_of(row, queue), now)
 
     async def _queue(self, name: str, timeout: float) -> Queue:
         """All waiters of the name, read page by page."""
@@ -276,7 +280,12 @@ class RedisBackend:
         for begin in range(0, len(wanted), _NAMES_AT_ONCE):
             some = wanted[begin : begin + _NAMES_AT_ONCE]
             now, rows = await self._read(some, _PLACES_IN_A_LIST, 0, timeout)
-            found += [grants.view(name, row_of(row, queue), now) for name, row, queue in rows]
+            for name, row, queue in rows:
+                try:
+                    found.append(self._view(name, row, queue, now))
+                except StoreRefused as error:
+                    # One damaged row must not hide all others.
+                    log.error("lease %s is not listed: %s", name, error)
         return found
 
     async def _read(

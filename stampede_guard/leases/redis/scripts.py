@@ -7,12 +7,14 @@ few and change slowly, so one master of a cluster can serve them all.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from stampede_guard.core.scripts import Message
-from stampede_guard.errors import Misuse, StoreError, StoreUnavailable
+from stampede_guard.errors import Misuse, StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.stores.clustersession import ClusterSession
 from stampede_guard.stores.connections.calls import Script
 from stampede_guard.stores.connections.patience import patiently
@@ -20,16 +22,33 @@ from stampede_guard.stores.connections.wire import changes_channel, name_bytes
 from stampede_guard.stores.protocol import Store
 from stampede_guard.values.forks import abandon_in_children
 
-__all__ = ["DEADLINE", "Scripts", "lease_script"]
+__all__ = ["DEADLINE", "Scripts", "foreign", "lease_script", "reading"]
 
 DEADLINE = 2.0
 """Seconds without an answer until a connection is closed. All requests on it fail then."""
-
-
+_FOREIGN = re.compile(r"WRONGTYPE|user_script:\d+: ")
+"""A key of another type, or a row that a script cannot read."""
 FIRST_RETRY = 0.05
 LONGEST_RETRY = 5.0
 CALL = "\0call\0"
 """The prefix of messages that list called waiters. Other messages contain a lease name in that place."""
+
+
+def foreign(name: str, why: str) -> StoreRefused:
+    """The error if keys hold what none of our scripts wrote."""
+    return StoreRefused(
+        f"the keys '{{{name}}}:*' hold what this library did not write, so nothing is decided by them: give the other "
+        f"program another namespace, and delete what it wrote ({why})"
+    )
+
+
+@contextlib.contextmanager
+def reading(name: str, what: str) -> Iterator[None]:
+    """Decode what one of our scripts wrote. `what` it is, for the error if it is something else."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise foreign(name, f"{what}: {type(error).__name__}") from None
 
 
 def lease_keys(name: str) -> tuple[bytes, ...]:
@@ -115,11 +134,20 @@ class Scripts:
                 except TimeoutError:
                     if not task.done() and (renewal or self._answered_at < began):
                         raise StoreUnavailable(f"no answer from the store within {timeout:g} s") from None
-            found = task.result()
+            try:
+                found = task.result()
+            except StoreRefused as error:
+                raise self._explained(error, name or self.tag) from None
             self._answered_at = loop.time()
             return found
         finally:
             task.cancel()
+
+    def _explained(self, error: StoreRefused, name: str) -> StoreRefused:
+        """With what to do about it, if the keys of the script hold what none of our scripts wrote."""
+        if error.may_pass or error.kind != "other" or not _FOREIGN.search(str(error)):
+            return error
+        return foreign(name.partition("\0")[0], str(error))
 
     def listen(self) -> None:
         """Subscribe to freed leases and calls, and stay subscribed."""

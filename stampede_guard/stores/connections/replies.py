@@ -247,10 +247,11 @@ def _answered(error: Exception, meaning: Meaning) -> StoreError:
             "the server is not a node of a cluster: write redis:// (rediss:// for TLS) in place of redis+cluster://, "
             "or give a Redis client in place of a RedisCluster"
         )
+    kind = _kind_of(error)
     return StoreRefused(
-        f"the store refused a command: {told(error)}",
+        f"the store refused a command: {told(error)}{_FULL if kind == 'full' else ''}",
         may_pass=meaning is Meaning.FOR_NOW,
-        kind=_kind_of(error),
+        kind=kind,
     )
 
 
@@ -264,6 +265,7 @@ def unkept(reply: Any) -> StoreRefused | None:
     return found if isinstance(found, StoreRefused) else StoreRefused(str(found), may_pass=True)
 
 
+_FULL = " (its memory is full: raise maxmemory, or delete what is not needed)"
 _KINDS: dict[str, RefusalKind] = {
     "NOAUTH": "credentials",
     "WRONGPASS": "credentials",

@@ -566,3 +566,37 @@ class TestForeignMembers:
         await granted(backend, "shop:second", "b", lease_ttl=60)
         with pytest.raises(StoreRefused):
             await backend.acquire(ask(NAME, "b"), timeout=LONG)
+
+    @pytest.mark.parametrize("row", ["x", "5", "{}", "[]", "null", '{"holder": "z", "token": "7"}'])
+    async def test_a_row_that_none_of_ours_wrote_is_an_error_that_says_so_and_hides_no_other_lease(
+        self, own_valkey: ValkeyServer, opened: Open, row: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        backend = opened(own_valkey.url, restart="trust")
+        await granted(backend, "shop:second", "b", lease_ttl=60)
+        with own_valkey.client() as client:
+            client.hset("{shop.leases}:rows", NAME, row)
+        for step in (
+            backend.acquire(ask(NAME, "a"), timeout=LONG),
+            backend.renew(NAME, holder="a", token=1, lease_ttl=60, timeout=LONG),
+            backend.check(NAME, holder="a", token=1, timeout=LONG),
+            backend.show(NAME, timeout=LONG),
+        ):
+            with pytest.raises(StoreRefused, match=r"\{shop\.leases\}:\*.*another namespace"):
+                await step
+        assert [view.name for view in await backend.views("", limit=9, timeout=LONG)] == ["shop:second"]
+        assert caplog.text.count(f"lease {NAME} is not listed") == 1
+
+    @pytest.mark.parametrize("key", ["rows", "life", "queue", "places", "until", "since"])
+    async def test_a_key_of_another_type_is_an_error_that_says_so_and_no_grant(
+        self, own_valkey: ValkeyServer, opened: Open, key: str
+    ) -> None:
+        backend = opened(own_valkey.url, restart="trust")
+        with own_valkey.client() as client:
+            client.set(f"{{shop.leases}}:{key}", "theirs")
+        for _ in range(2):
+            with pytest.raises(StoreRefused, match=r"\{shop\.leases\}:\*.*another namespace.*WRONGTYPE"):
+                await backend.acquire(ask(NAME, "a"), timeout=LONG)
+        with own_valkey.client() as client:
+            assert client.get(f"{{shop.leases}}:{key}") in (b"theirs", "theirs")
+            client.delete(f"{{shop.leases}}:{key}")
+        await granted(backend, NAME, "b", lease_ttl=60)

@@ -100,6 +100,8 @@ async def test_a_run_that_has_begun_is_kept_to_its_end_and_no_other_begins(
     # A new row would need memory that is not there.
     with pytest.raises(StoreError, match=r"OOM|maxmemory"):
         await runs.claim(claim(slot + 1), timeout=LONG)
+    with pytest.raises(StoreError, match="raise maxmemory, or delete what is not needed"):
+        await runs.claim(claim(slot + 2), timeout=LONG)
     with pytest.raises(StoreError, match=r"OOM|maxmemory"):
         await runs.record(JOB, slots=[slot + 1], outcome="missed", error="", timeout=LONG)
     (run,) = await runs.history(JOB, limit=9, timeout=LONG)

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from stampede_guard.errors import StoreRefused
+from stampede_guard.jobs.backends.redis.reading import job_of, run_of, text_of
 from stampede_guard.jobs.messages import (
     Claim,
     ClaimAnswer,
@@ -35,12 +37,13 @@ from stampede_guard.jobs.messages import (
     Taken,
 )
 from stampede_guard.jobs.rules import LONGEST_BY, LONGEST_ERROR, MOST_RUNS
-from stampede_guard.leases.messages import Owner
 from stampede_guard.leases.redis.scripts import Scripts
 from stampede_guard.stores.connections.calls import Script
 from stampede_guard.stores.connections.wire import name_bytes
 
 __all__ = ["RedisRuns"]
+
+log = logging.getLogger("stampede_guard")
 
 AT_ONCE = 100
 """The most runs that one script reads. For more, call it again; other clients get their turn in between."""
@@ -101,12 +104,12 @@ class RedisRuns:
         # Add the name first. If a job were not listed, no operator would see that it does not run.
         await self._titles(b"add", name_bytes(registration.job), timeout=timeout)
         args = (*_schedule(registration), self._trusts)
-        return _job(registration.job, await self._run(_REGISTER, registration.job, *args, timeout=timeout))
+        return job_of(registration.job, await self._run(_REGISTER, registration.job, *args, timeout=timeout))
 
     async def follow(self, registration: Registration, *, timeout: float) -> JobView | None:
         job = registration.job
         reply = await self._run(_FOLLOW, job, *_schedule(registration), timeout=timeout)
-        return _job(job, reply) if reply else None
+        return job_of(job, reply) if reply else None
 
     async def register_all(self, registrations: Sequence[Registration], *, timeout: float) -> list[JobView]:
         found: list[JobView] = []
@@ -134,9 +137,9 @@ class RedisRuns:
         for look, (view, marked, tried, more) in zip(looks, reply, strict=True):
             job = look.registration.job
             seen = PollAnswer(
-                _job(job, view) if view else None,
-                tuple(sorted((_row(job, row) for row in marked), key=lambda row: row.slot)),
-                tuple(_row(job, row) for row in tried),
+                job_of(job, view) if view else None,
+                tuple(sorted((run_of(job, row) for row in marked), key=lambda row: row.slot)),
+                tuple(run_of(job, row) for row in tried),
             )
             found.append(await self._rest(look, seen, again, timeout) if more else seen)
         return found
@@ -175,18 +178,18 @@ class RedisRuns:
             case [b"taken", bytes(outcome)]:
                 return Taken(outcome.decode())  # type: ignore[arg-type]
             case [b"outdated", bytes(schedule)]:
-                return Outdated(_str(schedule))
+                return Outdated(text_of(schedule))
             case [b"paused", bytes(by)]:
-                return Paused(_str(by))
+                return Paused(text_of(by))
         raise StoreRefused("a script of the runs gave an answer of an unknown shape")
 
     async def pause(self, job: str, *, by: str, timeout: float) -> JobView | None:
         reply = await self._run(_PAUSE, job, name_bytes(by[:LONGEST_BY]), timeout=timeout)
-        return _job(job, reply) if reply else None
+        return job_of(job, reply) if reply else None
 
     async def resume(self, job: str, *, timeout: float) -> JobView | None:
         reply = await self._run(_RESUME, job, timeout=timeout)
-        return _job(job, reply) if reply else None
+        return job_of(job, reply) if reply else None
 
     async def beat(
         self, job: str, *, slot: int, run: str, alive_for: float, token: int, timeout: float
@@ -224,7 +227,7 @@ class RedisRuns:
         rows: list[RunView] = []
         while True:
             marked = await self._run(_SWEEP, job, timeout=timeout)
-            rows += [_row(job, text) for text in marked]
+            rows += [run_of(job, text) for text in marked]
             if len(marked) < _SWEPT:
                 break
         return sorted(rows, key=lambda row: row.slot)
@@ -235,7 +238,7 @@ class RedisRuns:
         while len(found) < limit:
             args = (b"%d" % attempts, b"%d" % (limit - len(found)), b"%d" % offset, b"%d" % AT_ONCE)
             looked, *texts = await self._run(_RETRIABLE, job, *args, timeout=timeout)
-            found += [_row(job, text) for text in texts]
+            found += [run_of(job, text) for text in texts]
             offset += looked
             if looked < AT_ONCE:
                 break
@@ -243,18 +246,28 @@ class RedisRuns:
 
     async def view(self, job: str, *, timeout: float) -> JobView | None:
         reply = await self._run(_VIEW, job, timeout=timeout)
-        return _job(job, reply) if reply else None
+        return job_of(job, reply) if reply else None
 
     async def views(self, prefix: str, *, limit: int, timeout: float) -> list[JobView]:
         titles, cursor = set[str](), b"0"
         while True:
             cursor, *some = await self._titles(b"some", cursor, timeout=timeout)
-            titles.update(name for name in map(_str, some) if name.startswith(prefix))
+            titles.update(name for name in map(text_of, some) if name.startswith(prefix))
             if cursor == b"0":
                 break
         names = sorted(titles)[:limit]
-        found = await asyncio.gather(*[self.view(name, timeout=timeout) for name in names])
+        found = await asyncio.gather(*[self._listed(name, timeout) for name in names])
         return [view for view in found if view is not None]
+
+    async def _listed(self, job: str, timeout: float) -> JobView | None:
+        try:
+            return await self.view(job, timeout=timeout)
+        except StoreRefused as error:
+            if error.kind != "other" or error.may_pass:
+                raise
+            # One job whose keys another program uses must not hide all others.
+            log.error("job %s is not listed: %s", job, error)
+            return None
 
     async def history(
         self,
@@ -280,7 +293,7 @@ class RedisRuns:
                 await self._index(job, timeout=timeout)
                 indexed = True
                 continue
-            rows = [_row(job, text) for text in texts]
+            rows = [run_of(job, text) for text in texts]
             found += [row for row in rows if not outcomes or row.outcome in outcomes]
             if len(rows) < some:
                 break
@@ -336,45 +349,4 @@ def _schedule(given: Registration) -> tuple[bytes, ...]:
         repr(given.rhythm).encode(),
         b"%d" % given.version,
         _us(given.seen_for),
-    )
-
-
-def _str(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
-
-
-def _job(name: str, reply: list[bytes]) -> JobView:
-    found = json.loads(_str(reply[0]))
-    times = ("registered_at", "scheduled_at", "seen_at", "seen_for", "last_success_at", "last_failure_at")
-    return JobView(
-        job=name,
-        schedule=found["schedule"],
-        fingerprint=found["fingerprint"],
-        rhythm=float(found["rhythm"]),
-        version=int(found["version"]),
-        at=int(reply[1]) / 1e6,
-        last_slot=int(found["last_slot"]),
-        last_error=found["last_error"],
-        running=tuple(sorted(map(int, reply[2:]))),
-        paused_by=found.get("paused_by", ""),
-        **{field: int(found.get(field, 0)) / 1e6 for field in ("paused_at", "resumed_at")},
-        **{field: int(found[field]) / 1e6 for field in times},
-    )
-
-
-def _row(job: str, text: bytes) -> RunView:
-    found = json.loads(_str(text))
-    return RunView(
-        job=job,
-        slot=int(found["slot"]),
-        run=found["run"],
-        outcome=found["outcome"],
-        attempt=int(found["attempt"]),
-        attempts=int(found["attempts"]),
-        owner=Owner(**json.loads(found["owner"])) if found["owner"] else None,
-        token=int(found["token"]),
-        started_at=int(found["started_at"]) / 1e6,
-        finished_at=int(found["finished_at"]) / 1e6,
-        error=found["error"],
-        counters=json.loads(found["counters"]),
     )
