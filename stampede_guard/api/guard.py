@@ -41,6 +41,7 @@ from stampede_guard.api.types import (
 from stampede_guard.durations import Duration
 from stampede_guard.engine.engine import Engine, ShadowCounts, StoreHealth
 from stampede_guard.engine.hooks import Hooks
+from stampede_guard.engine.tasks import CLOSE_PLAIN, running_loop
 from stampede_guard.errors import Misuse
 from stampede_guard.events import Event, Hook
 from stampede_guard.options import ALL, takes_options
@@ -272,6 +273,7 @@ class StampedeGuard(KeyedValues):
             self.engine.close()
 
     async def __aenter__(self) -> Self:
+        running_loop(CLOSE_PLAIN)
         return self
 
     async def __aexit__(self, *_: object) -> None:

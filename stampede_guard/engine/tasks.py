@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from stampede_guard.errors import Misuse
 
 __all__ = [
-    "AT_ITS_PACE", "Stopped", "at_most", "contained", "done_within", "ended", "error_of", "outcome_of", "retrieve",
+    "AT_ITS_PACE", "CLOSE_PLAIN", "Stopped", "at_most", "contained", "done_within", "ended", "error_of", "outcome_of",
+    "retrieve", "running_loop", "together",
 ]  # fmt: skip
 
+T = TypeVar("T")
+CLOSE_PLAIN = "close the part of plain functions with guard.close()"
+"""What to do `instead` of `await guard.aclose()`."""
 AT_ITS_PACE: Final[contextlib.AbstractAsyncContextManager[None]] = contextlib.nullcontext()
 """A block that nothing limits. One object serves all, because it holds nothing."""
 
@@ -18,6 +24,25 @@ AT_ITS_PACE: Final[contextlib.AbstractAsyncContextManager[None]] = contextlib.nu
 def at_most(seconds: float | None) -> contextlib.AbstractAsyncContextManager[object]:
     """`asyncio.timeout(seconds)`, without its price where there is no limit (None)."""
     return AT_ITS_PACE if seconds is None else asyncio.timeout(seconds)
+
+
+def running_loop(instead: str = "call a plain `def` function in a thread") -> asyncio.AbstractEventLoop:
+    """The running event loop of asyncio. Raises `Misuse` where there is none, as under trio: it says what to do
+    `instead`.
+    """
+    loop = asyncio._get_running_loop()
+    if loop is None:
+        raise Misuse(
+            "there is no event loop of asyncio here, and stampede_guard works on no other, such as trio's: with anyio "
+            f"choose the back end asyncio, or {instead}"
+        )
+    return loop
+
+
+async def together(calls: Iterable[Awaitable[T]]) -> list[T]:
+    """`asyncio.gather(*calls)`. Raises `Misuse` where no event loop of asyncio runs: trio's says nothing useful."""
+    running_loop()
+    return await asyncio.gather(*calls)
 
 
 class Stopped:

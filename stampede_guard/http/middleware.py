@@ -17,6 +17,7 @@ from typing import Any, Unpack
 from stampede_guard.api.defaults import default_guard
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.engine.engine import Invalidation
+from stampede_guard.engine.tasks import running_loop
 from stampede_guard.errors import Misuse
 from stampede_guard.http.beside import beside
 from stampede_guard.http.cache import Cache
@@ -126,6 +127,7 @@ class StampedeMiddleware:
             if is_safe(scope["method"]):
                 await self._app(scope, receive, send)
             else:
+                running_loop()
                 await changing_others(self._app, scope, receive, send, self.cache, self._paths)
             return
         if self._known_by is not None and is_safe(scope["method"]) and _has_one(scope, self._known_by):
@@ -142,6 +144,7 @@ class StampedeMiddleware:
         if target is None or (not served and is_safe(method)):
             await self._app(scope, receive, send)
             return
+        running_loop()  # else an application of trio's changes its data, and the invalidation fails
         choice = _NO_ROUTE
         if self.settings.routes or cache.routing.has_users:
             choice = cache.routing.choose(scope, fields, names, target)

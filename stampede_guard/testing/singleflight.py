@@ -169,10 +169,15 @@ def _check(result: Herd, what: str) -> None:
         first = without_kit(result.errors[0])
         raise AssertionError(
             f"{len(result.errors)} of {size} got an error, the first of them {type(first).__name__}: {first} "
-            f"({what} was computed {_times(result.computations)})"
+            f"({what} was computed {_times(result.computations)}). Expected: one computation, and its value for all. "
+            f"See the error of that caller above: does one call alone work in this test?"
         ) from first
     if any(isinstance(status, int) and status >= 500 for status in statuses):
-        raise AssertionError(f"some of {size} were not served.{answered}")
+        raise AssertionError(
+            f"some of {size} were not served.{answered} Expected: no status of 500 or above ({what} was computed "
+            f"{_times(result.computations)}). Ask for the path once and look at the response and the log. A 503 of "
+            f"stampede_guard means that a caller waited too long, or that the store is away"
+        )
     if result.computations == 0:
         raise AssertionError(
             f"{what} was not computed at all for {size}: was its entry there already (then invalidate it first, or let "

@@ -25,7 +25,7 @@ _SCHEMED = re.compile(
 )
 # Keys that open something. Others name something: a cache, primary, public or partition key, the key of a KeyError.
 _KEY = (
-    r"(?:access|account|api|auth|decryption|encryption|hmac|license|master|private|session|shared|signing|ssh"
+    r"(?:access|account|api|auth|decryption|encryption|hmac|license|master|private|secret|session|shared|signing|ssh"
     r"|subscription)[_\-]?key"
 )
 # The count, kind or name of a token is not a secret.
@@ -51,11 +51,11 @@ _WRITTEN = re.compile(
     re.IGNORECASE,
 )
 _ALONE = re.compile(
-    rf"(?<![\w\-])((?:[\w\-]{{0,40}}[_\-])?(?:passwo?r?d|passphrase|pwd|pin|otp|{_KEY}))"
-    r"(\s?:\s?)[^\s\"',;(){}\[\]]+(?=\s*(?:\Z|[\r\n\"',;)}\]]))",
+    rf"(?<![\w\-])((?:[\w\-]{{0,40}}[_\-])?(?:secret|passwo?r?d|passphrase|pwd|pin|otp|{_KEY}))"
+    r"(\s?:\s?)[^\s\"',;(){}\[\]]+(?=\s*(?:\Z|[\r\n\"',;)}\]#])|\s[\w\-]{1,40}\s?[:=])",
     re.IGNORECASE,
 )
-"""One word after a colon, at the end of the clause."""
+"""One word after a colon, at the end of the clause or before the next `name:`. Several words are a sentence."""
 KNOWN_TOKEN = re.compile(
     r"\beyJ[\w\-]{8,}\.[\w\-]+\.?[\w\-]*|\b(?:sk|pk|rk)[_\-][\w\-]{16,}|\bgh[opsru]_\w{20,}|\bgithub_pat_\w{20,}"
     r"|\bglpat-[\w\-]{16,}|\bxox[a-z]-[\w\-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[\w\-]{30,}"

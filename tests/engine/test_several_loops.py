@@ -134,7 +134,44 @@ def test_without_an_event_loop_of_asyncio_the_error_says_so() -> None:
         return number
 
     # As trio begins them, without a loop of asyncio.
-    for call in (load(1), load.refresh(1), load.invalidate(1), guard.get("key"), guard.invalidate_tag("tag")):
+    for call in (
+        load(1), load.refresh(1), load.invalidate(1), guard.get("key"), guard.invalidate_tag("tag"),
+        guard.invalidate("key"), guard.single("key").__aenter__(),
+    ):  # fmt: skip
+        with pytest.raises(Misuse, match=r"no event loop of asyncio here.*or call a plain `def` function"):
+            call.send(None)
+    guard.close()
+
+
+def test_without_an_event_loop_of_asyncio_a_guard_says_how_it_is_closed() -> None:
+    guard = StampedeGuard.from_url("memory://", namespace="elsewhere")
+    for call in (guard.aclose(), guard.__aenter__()):
+        with pytest.raises(Misuse, match=r"no event loop of asyncio here.*guard\.close\(\)"):
+            call.send(None)
+    guard.close()
+
+
+def test_without_an_event_loop_of_asyncio_the_error_says_so_also_after_use_in_one() -> None:
+    guard = StampedeGuard.from_url("memory://", namespace="elsewhere")
+
+    @guard.locked_cache(ttl=60)
+    async def load(number: int) -> int:
+        return number
+
+    @guard.locked_cache(ttl=60, l1_ttl=60)
+    async def near(number: int) -> int:
+        return number
+
+    @guard.cached_many(ids="numbers", ttl=60)
+    async def many(numbers: list[int]) -> dict[int, int]:
+        return {number: number for number in numbers}
+
+    async def main() -> None:
+        assert await load(1) == await near(1) == (await many([1]))[1] == 1
+
+    asyncio.run(main())
+    # The guard still knows the runtime of that loop.
+    for call in (load(1), load(2), load.with_info(1), near(1), near.peek(1), many([1])):
         with pytest.raises(Misuse, match="no event loop of asyncio here"):
             call.send(None)
     guard.close()

@@ -6,9 +6,11 @@ import asyncio
 import threading
 from typing import Any
 
-from stampede_guard import StampedeGuard, StampedeMiddleware
+import pytest
+
+from stampede_guard import Misuse, StampedeGuard, StampedeMiddleware
 from stampede_guard.stores.memory import MemoryStore
-from tests.http.asgi import request
+from tests.http.asgi import request, scope_of
 from tests.http.fleet import cached, start
 
 
@@ -58,3 +60,35 @@ def test_what_one_loop_waits_for_is_told_by_that_loop() -> None:
         thread.join(60)
     assert bodies == [b"page", b"page"]
     assert all(loop == thread for loop, thread in told)
+
+
+@pytest.mark.parametrize("options", [{}, {"exclude": ["/other"]}])
+def test_without_an_event_loop_of_asyncio_the_application_is_not_asked(options: dict[str, Any]) -> None:
+    """As under a server on trio: a POST would change the application's data, and its invalidation would fail."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("the application was asked")
+
+    async def unused(*_: Any) -> Any:
+        raise AssertionError("nothing is received or sent")
+
+    middleware = StampedeMiddleware(app, guard=StampedeGuard(MemoryStore()), **options)
+    for method, path in (("GET", "/"), ("POST", "/"), *([("POST", "/other")] if options else [])):
+        with pytest.raises(Misuse, match="no event loop of asyncio here"):
+            middleware(scope_of(method, path, []), unused, unused).send(None)
+
+
+def test_without_an_event_loop_of_asyncio_the_end_of_the_lifespan_says_how_to_close() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "lifespan.shutdown"}
+
+    async def send(_: Any) -> None:
+        raise AssertionError("nothing is sent")
+
+    middleware = StampedeMiddleware(app, guard=StampedeGuard(MemoryStore()))
+    assert middleware.cache is not None
+    with pytest.raises(Misuse, match=r"no event loop of asyncio here.*guard\.close\(\)"):
+        middleware({"type": "lifespan"}, receive, send).send(None)

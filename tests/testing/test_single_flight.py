@@ -171,7 +171,10 @@ async def test_an_answer_that_all_share_may_be_that_there_is_nothing(shop: Shop)
 
 
 async def test_an_answer_of_500_or_above_fails_even_if_it_was_computed_once(shop: Shop) -> None:
-    with pytest.raises(AssertionError, match=r"some of 2 callers in 1 workers were not served.*503"):
+    with pytest.raises(
+        AssertionError,
+        match=r"some of 2 callers in 1 workers were not served.*503.*Expected: .* was computed .* Ask for",
+    ):
         await assert_single_flight(
             shop.app, "/broken", callers=2, workers=1, computes=lambda: min(shop.computed, 1)
         )
@@ -282,3 +285,23 @@ def test_in_a_plain_test_it_runs_a_loop_of_its_own(shop: Shop) -> None:
 
     result = in_either_test(assert_single_flight)(shop.app, "/quality?project=7", callers=8, workers=2)
     assert not asyncio.iscoroutine(result)
+
+
+async def test_the_text_for_failed_callers_says_what_was_expected_and_what_to_look_at() -> None:
+    async with StampedeGuard(MemoryStore(), namespace="failing") as guard:
+
+        @guard.locked_cache(ttl=60)
+        async def load() -> int:
+            raise LookupError("no such project")
+
+        with pytest.raises(AssertionError) as raised:
+            await assert_single_flight(load, callers=3, workers=1)
+        told = str(raised.value)
+        for part in (
+            "3 of 3 callers",
+            "LookupError: no such project",
+            "was computed",
+            "Expected: one",
+            "one call alone",
+        ):
+            assert part in told, told

@@ -864,6 +864,8 @@ def test_what_is_no_secret_stays() -> None:
         "max_tokens: 4096",
         "Unexpected token: EOF",
         "password: field required",
+        "secret: field required",
+        "the secret: keep calm and carry on",
         "no such column: users.password",
         "bearer token expected",
         "authorization required",
@@ -876,6 +878,21 @@ def test_what_is_no_secret_stays() -> None:
         assert mask(text) == text
     told = decode_failure(encode_failure(fastapi.HTTPException(307, headers={"Location": "/login"})) or b"")
     assert isinstance(told, fastapi.HTTPException) and told.headers == {"Location": "/login"}
+
+
+@pytest.mark.parametrize("name", ["secret", "client_secret", "secret_key", "password", "db-password", "pwd"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}: walrus", "{}: walrus.", "db:\n  {}: walrus\n  user: bob\n", "{}: walrus # of the shop",
+        "({}: walrus)",
+        "{}: walrus, user: bob", "user: bob {}: walrus port: 5", "{}: walrus user=bob", "{}: 'walrus 7'",
+    ],
+)  # fmt: skip
+def test_one_word_behind_the_name_of_a_secret_is_hidden(name: str, text: str) -> None:
+    told = mask(text.format(name))
+    assert "walrus" not in told
+    assert told.count("bob") == text.count("bob"), "the rest stays"
 
 
 KNOWN = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import inspect
@@ -26,6 +25,7 @@ from stampede_guard.engine.engine import NOTHING, Engine, Stored, TaggedCodec, T
 from stampede_guard.engine.modes.modes import checked_mode
 from stampede_guard.engine.plan import UNSETTLED, Plan, Run, refuse_early
 from stampede_guard.engine.tags.templates import TagTemplates, tag_names
+from stampede_guard.engine.tasks import together
 from stampede_guard.engine.verdict import split
 from stampede_guard.errors import StoreError, UnsupportedValue
 from stampede_guard.policy import Mode, Policy
@@ -351,7 +351,7 @@ class Face(Generic[P, R]):
         engine, policy = self._guarded().engine, self._plan.policy
         if len(keys) == 1:
             return await engine.invalidate(engine.prefix + keys[0], policy)
-        told = await asyncio.gather(*(engine.invalidate(engine.prefix + key, policy) for key in keys))
+        told = await together(engine.invalidate(engine.prefix + key, policy) for key in keys)
         return "pending" if "pending" in told else "done"
 
     def _set_mode(self, mode: Mode | None) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 from stampede_guard.api.results import CallInfo, info
 from stampede_guard.engine.engine import CURRENT, Told, tagged
 from stampede_guard.engine.previous import Previous, previous
-from stampede_guard.engine.tasks import contained, ended, outcome_of, retrieve
+from stampede_guard.engine.tasks import contained, ended, outcome_of, retrieve, running_loop
 from stampede_guard.errors import Misuse
 from stampede_guard.values.errorcopies import copy_of
 
@@ -84,7 +84,7 @@ class Single(Generic[T]):
     async def __aenter__(self) -> Self:
         if self._call is not None:
             raise Misuse("guard.single(...) is for one `async with`: call it again for the next")
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         turn: asyncio.Future[None] = loop.create_future()
 
         async def compute() -> Any:

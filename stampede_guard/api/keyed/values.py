@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, Unpack, overload
@@ -15,6 +14,7 @@ from stampede_guard.api.types import Invalidation
 from stampede_guard.engine.engine import NOTHING, Engine, Stored, Told, tagged
 from stampede_guard.engine.plan import Plan, Run
 from stampede_guard.engine.tags.templates import checked_tags, tag_key, tag_names
+from stampede_guard.engine.tasks import together
 from stampede_guard.options import ALL, takes_options
 from stampede_guard.policy import Policy, check_fields
 
@@ -256,7 +256,7 @@ class KeyedValues:
         """
         entries = self._plans.entries(key, type)
         invalidate = self.engine.invalidate
-        answers = await asyncio.gather(*(invalidate(self.prefix + entry, self.policy) for entry in entries))
+        answers = await together(invalidate(self.prefix + entry, self.policy) for entry in entries)
         return "done" if all(answer == "done" for answer in answers) else "pending"
 
     @takes_options("guard.invalidate_tag", own=ALL)

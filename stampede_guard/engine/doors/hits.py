@@ -24,9 +24,10 @@ __all__ = ["HitsDoor", "Question"]
 Question = tuple["Runtime", "Asked | None", "asyncio.Future[Reading | None]"]
 """Where a read was sent, whether its value may be kept in L1, and the read itself."""
 
-_running = asyncio.get_running_loop
+_running = asyncio._get_running_loop
 _bypassed = BYPASSED.get
-"""Bound once: a method of an imported name is a new object at each call, which costs a hit from L1 a twentieth."""
+"""Bound once: a method of an imported name is a new object at each call, which costs a hit from L1 a twentieth. The
+running loop is None under trio. No runtime has that loop, so `Runtimes.here` is asked, and refuses."""
 
 
 class HitsDoor:

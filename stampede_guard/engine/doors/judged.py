@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JudgedDoor"]
 
-_running = asyncio.get_running_loop
+_running = asyncio._get_running_loop
 
 
 class JudgedDoor:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NearDoor"]
 
-_running = asyncio.get_running_loop
+_running = asyncio._get_running_loop
 
 
 class NearDoor:

@@ -17,9 +17,9 @@ from stampede_guard.engine.away.unsettled import Unsettled
 from stampede_guard.engine.flights.computation import CURRENT
 from stampede_guard.engine.loops.runtime import Runtime
 from stampede_guard.engine.loops.workers import warn_if_one_of_several
+from stampede_guard.engine.tasks import CLOSE_PLAIN, running_loop
 from stampede_guard.engine.threads.locks import PassableLock
 from stampede_guard.engine.threads.portal import at_end, portal, portal_loop
-from stampede_guard.errors import Misuse
 from stampede_guard.stores.switch import WATCH_TITLE
 from stampede_guard.values.forks import in_children
 
@@ -78,13 +78,7 @@ class Runtimes:
 
     def here(self) -> Runtime:
         """The runtime of the running event loop. Raises `Misuse` where none of asyncio runs."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            raise Misuse(
-                "there is no event loop of asyncio here, and stampede_guard works on no other, such as trio's: with "
-                "anyio choose the back end asyncio, or call a plain `def` function in a thread"
-            ) from None
+        loop = running_loop()
         current = self.current
         if current is not None and current.loop is loop:
             return current
@@ -198,7 +192,7 @@ class Runtimes:
 
     async def close_here(self) -> None:
         """Return when all runtimes of this loop have ended, also those that another caller closes."""
-        loop = asyncio.get_running_loop()
+        loop = running_loop(CLOSE_PLAIN)
         # Repeat, because a computation that drains may call other cached functions, and these open a new runtime.
         for _ in range(MOST_ROUNDS):
             with self._lock:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from stampede_guard.engine.engine import NOTHING, Engine
 from stampede_guard.engine.plan import Plan
+from stampede_guard.engine.tasks import CLOSE_PLAIN, running_loop
 from stampede_guard.http.judging import LONGEST_STORED
 from stampede_guard.http.pieces.handover import Handover
 from stampede_guard.http.pieces.layout import PieceLayout
@@ -200,7 +201,7 @@ class LargeBodies:
         """Waits so many seconds for the bodies under way. The responses of the others are dropped, so the store must
         still be there.
         """
-        loop = asyncio.get_running_loop()
+        loop = running_loop(CLOSE_PLAIN)
         if tasks := [task for task in list(self._writing) if task.get_loop() is loop]:
             _, left = await asyncio.wait(tasks, timeout=within)
             for task in left:

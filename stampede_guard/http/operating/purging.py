@@ -9,12 +9,12 @@ names in the store are walked. A computation has a record there from before it b
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from stampede_guard.api.names import names_stored
+from stampede_guard.engine.tasks import together
 from stampede_guard.errors import Misuse
 from stampede_guard.http.requests.addresses import Addresses, prefix_of
 from stampede_guard.http.requests.origin import tag_of_group, tag_of_path
@@ -92,4 +92,4 @@ async def drop_path(
 async def drop(guard: StampedeGuard, entries: list[str]) -> set[Invalidation]:
     """The distinct answers."""
     engine, policy = guard.engine, guard.policy
-    return set(await asyncio.gather(*(engine.invalidate(engine.prefix + entry, policy) for entry in entries)))
+    return set(await together(engine.invalidate(engine.prefix + entry, policy) for entry in entries))

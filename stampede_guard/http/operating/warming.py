@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
+from stampede_guard.engine.tasks import running_loop
 from stampede_guard.errors import Misuse
 from stampede_guard.http.spec.fields import token
 from stampede_guard.options import takes_options
@@ -52,6 +53,7 @@ async def warm(
         raise Misuse(f"warm: at_once={at_once!r}: it must be a whole number between 1 and 1000")
     fields = _fields(headers or {})
     scopes = {url: _scope(url, fields) for url in urls}
+    running_loop()
     left, found = iter(scopes.items()), dict.fromkeys(scopes, Warmed("", 0))
     await asyncio.gather(*(_work(app, left, found, timeout) for _ in range(min(at_once, len(scopes)))))
     return list(found.values())

@@ -1,22 +1,27 @@
 """Cached values as bytes, without pickle: a writer to Redis cannot run code in the workers.
 
-Python's own types come back exactly as they were. So do rendered fragments (`SafeString`). An `HttpResponse` comes back
-with its status, headers, cookies and content. A subclass of it comes back as a plain `HttpResponse`.
+Python's own types come back exactly as they were. So do rendered fragments (`SafeString`), also inside of them. An
+`HttpResponse` comes back with its status, headers, cookies and content. A subclass of it comes back as a plain
+`HttpResponse`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpResponse
 from django.utils.safestring import SafeString
+from msgspec import msgpack
 
 from stampede_guard.errors import UnsupportedValue
-from stampede_guard.values.codec.builtin import dumps, loads
+from stampede_guard.values.codec.builtin import dumps, lift_with, loads, refusal
 
 __all__ = ["Serializer", "response_from", "response_parts"]
 
 _VALUE, _SAFE, _RESPONSE = b"v", b"s", b"r"
+_SAFE_INSIDE = 100
+"""The extension type of a `SafeString` inside another value. Types of the library itself are below."""
 
 
 class Serializer:
@@ -31,7 +36,7 @@ class Serializer:
         if type(value) is SafeString:
             return _SAFE + dumps(value + "")
         try:
-            return _VALUE + dumps(value)
+            return _VALUE + dumps(value, _lower_safe)
         except UnsupportedValue:
             kind = type(value)
             raise UnsupportedValue(
@@ -44,12 +49,25 @@ class Serializer:
         """Raises any error that damaged bytes cause."""
         kind, body = data[:1], data[1:]
         if kind == _VALUE:
-            return loads(body)
+            return _loads_inside(body)
         if kind == _SAFE:
             return SafeString(loads(body))
         if kind == _RESPONSE:
             return response_from(loads(body))
         return int(data)
+
+
+def _lower_safe(value: Any, _: Callable[[Any], Any]) -> msgpack.Ext:
+    if type(value) is not SafeString:
+        raise refusal(value)
+    return msgpack.Ext(_SAFE_INSIDE, dumps(value + ""))
+
+
+def _lift_safe(code: int, data: memoryview) -> Any:
+    return SafeString(loads(bytes(data))) if code == _SAFE_INSIDE else lift_with(_loads_inside, code, data)
+
+
+_loads_inside = msgpack.Decoder(ext_hook=_lift_safe).decode
 
 
 def response_parts(response: HttpResponse) -> list[Any]:

@@ -30,7 +30,7 @@ from stampede_guard.values.annotations import (
 __all__ = ["EXACT_TYPES", "Other", "dumps", "lift", "lift_with", "loads", "refusal"]
 
 # The numbers are part of the stored format: never give one a new meaning. 13 marks stamps, 14
-# compressed values, 15 records: see `values.codec.stamped`, `.compressed` and `.records`.
+# compressed values, 15 records: see `values.codec.stamped`, `.compressed` and `.records`. 100 marks Django's fragments.
 (
     _WIDE_INT,
     _WILD_STR,

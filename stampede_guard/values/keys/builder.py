@@ -27,13 +27,8 @@ from stampede_guard.values.keys.naming import full_name
 from stampede_guard.values.keys.rows import is_row
 from stampede_guard.values.keys.sensitive import holds_sensitive_names, is_plain, is_sensitive
 from stampede_guard.values.keys.templates import places_of, places_of_template
-from stampede_guard.values.parts.classes import (
-    AMBIGUOUS,
-    DIGITS_OF_FUNCTION,
-    is_local,
-    needs_definition,
-    note_local,
-)
+from stampede_guard.values.parts.classes import AMBIGUOUS, DIGITS_OF_FUNCTION, is_local, note_locals
+from stampede_guard.values.parts.generics import classes_in
 from stampede_guard.values.parts.local_classes import LocalClasses
 from stampede_guard.values.parts.parts import (
     LONGEST_PART,
@@ -383,8 +378,7 @@ def readable_name(name: str) -> str:
 
 
 def _text_of_class(kind: type) -> str:
-    if is_local(kind):
+    if any(map(is_local, classes_in(kind))):
         raise Unkeyable(type(kind), "it was made inside a function, which may make others of the same name")
-    if needs_definition(kind):
-        note_local(kind)
+    note_locals(kind)
     return f"class({class_name(kind)})"

@@ -16,20 +16,25 @@ import re
 import sys
 import threading
 import types
+import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
+
+from stampede_guard.values.parts.generics import arguments_of, classes_in, is_alias, text_with
 
 __all__ = [
     "DIGITS",
     "DIGITS_OF_FUNCTION",
     "Unkeyable",
+    "alias_name",
     "class_name",
     "digest",
     "escape",
     "is_local",
     "needs_definition",
     "note_local",
+    "note_locals",
 ]
 
 _PLAIN = "-_.~@:/+="
@@ -102,7 +107,12 @@ def is_found_by_name(kind: type) -> bool:
 
 
 def needs_definition(kind: type) -> bool:
-    """Whether another class with its name may exist: one made inside a function, or by a call such as `type(...)`."""
+    """Whether another class with its name may exist: one made inside a function, or by a call such as `type(...)`.
+
+    The name of a pydantic `Page[int]` is that of `Page` and of its arguments: see `note_locals`.
+    """
+    if arguments_of(kind) is not None:
+        return False
     if is_local(kind) or is_found_by_name(kind):
         return is_local(kind)
     # Python's own classes may be anywhere. `make_dataclass` gives `types` as the module, whatever the caller.
@@ -120,11 +130,22 @@ def _is_plain_namedtuple(kind: type) -> bool:
 
 def class_name(kind: type) -> str:
     """Where a class is defined, escaped. If its name is ambiguous, a digest of its definition follows."""
+    made = arguments_of(kind)
+    if made is not None:
+        return text_with(*made, class_name, _text_of)
     name = escape(f"{kind.__module__}.{kind.__qualname__}")
     if not needs_definition(kind):
         return name
     mark = "" if is_local(kind) else AMBIGUOUS
     return f"{name}{mark}~{_definition_digest(kind)}"
+
+
+def alias_name(value: Any) -> str | None:
+    """The name of `Page[int]` as a generic dataclass remembers its call. None for other values."""
+    if not is_alias(value):
+        return None
+    note_locals(value)
+    return text_with(typing.get_origin(value), typing.get_args(value), class_name, _text_of)
 
 
 def forget_definitions() -> None:
@@ -232,6 +253,13 @@ def note_local(kind: type) -> None:
     kinds = getattr(_listening, "kinds", None)
     if kinds is not None:
         kinds.append(kind)
+
+
+def note_locals(value: Any) -> None:
+    """Call `note_local` for each class with an ambiguous name in the name of this class or alias."""
+    for kind in classes_in(value):
+        if needs_definition(kind):
+            note_local(kind)
 
 
 @contextlib.contextmanager

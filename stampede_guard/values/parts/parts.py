@@ -23,7 +23,15 @@ from typing import Any
 
 from stampede_guard.values.annotations import comes_from, root_package
 from stampede_guard.values.parts import classes, state
-from stampede_guard.values.parts.classes import Unkeyable, class_name, digest, escape, needs_definition
+from stampede_guard.values.parts.classes import (
+    Unkeyable,
+    alias_name,
+    class_name,
+    digest,
+    escape,
+    needs_definition,
+)
+from stampede_guard.values.parts.generics import classes_in
 from stampede_guard.values.parts.rows import is_row, of_django
 from stampede_guard.values.parts.state import attributes, is_record, plain_object_problem, refuse_hidden_state
 from stampede_guard.values.parts.written import WRITTEN, of_a_library, of_enum, of_numpy, written
@@ -233,11 +241,11 @@ _STAND_INS = frozenset({"asyncpg", "freezegun", "time_machine"})
 def _encoder_for(kind: type) -> Callable[[Any], str]:
     """How to write values of a class outside the table. Raises `Unkeyable`."""
     encode = _encoder(kind)
-    if not needs_definition(kind):
+    if not any(map(needs_definition, classes_in(kind))):
         return encode
 
     def noted(value: Any) -> str:
-        classes.note_local(kind)
+        classes.note_locals(kind)
         return encode(value)
 
     return noted
@@ -316,7 +324,17 @@ def forget_classes() -> None:
 
 
 def _state_texts(value: Any, content: type = object) -> list[str]:
-    return [f"{escape(name)}={text_of(item)}" for name, item in attributes(value, content).items()]
+    return _attribute_texts(attributes(value, content))
+
+
+def _attribute_texts(found: dict[str, Any]) -> list[str]:
+    return [f"{escape(name)}={_attribute_text(name, item)}" for name, item in found.items()]
+
+
+def _attribute_text(name: str, item: Any) -> str:
+    """A generic class of Python itself remembers how it was called: `Page[int](...)`."""
+    alias = alias_name(item) if name == "__orig_class__" else None
+    return text_of(item) if alias is None else alias
 
 
 def _state_text(value: Any) -> str:
@@ -336,7 +354,7 @@ def _own_texts(kind: type, base: type, value: Any) -> list[str]:
     own = attributes(value, base)
     if own and not is_record(kind):
         raise Unkeyable(kind, "it carries attributes of its own")
-    return [f"{escape(name)}={text_of(item)}" for name, item in own.items()]
+    return _attribute_texts(own)
 
 
 def _container(tag: str, kind: type, base: type, content: Callable[[Any], Iterable[str]], value: Any) -> str:

@@ -10,6 +10,7 @@ import functools
 import struct
 import sys
 import types
+from collections.abc import Container, Iterable
 from typing import Any
 
 from stampede_guard.values.annotations import field_names, live_kind, root_package
@@ -25,6 +26,7 @@ _PYDANTIC_SLOTS = ("__pydantic_extra__", "__pydantic_private__")
 _NOT_STATE = frozenset(
     {"__dict__", "__weakref__", "__pydantic_fields_set__", "_attrs_cached_hash", *_PYDANTIC_SLOTS}
 )
+_READERS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _RESOURCES = ("__enter__", "__aenter__", "__del__", "close", "aclose", "__next__", "__anext__", "__await__")
 _PROXIES = ("__getattr__", "__getattribute__")
 _PLAIN_OF_PYTHON = frozenset({"argparse.Namespace", "collections.UserDict", "collections.UserList",
@@ -37,20 +39,56 @@ def is_record(kind: type) -> bool:
 
 
 @functools.lru_cache(maxsize=2048)
-def _layout(kind: type, content: type) -> tuple[tuple[str, ...], tuple[Any, ...], frozenset[str]]:
-    """Declared fields in order; slots of the classes above the content; names of attributes that only cache others."""
+def _layout(
+    kind: type, content: type
+) -> tuple[tuple[str, ...], tuple[tuple[str, Any], ...], Any, frozenset[str]]:
+    """Declared fields in order; slots of the classes above the content; what reads the object's dictionary, if it has
+    one; names of attributes that only cache others.
+
+    A class may have a slot of the same name as its base. The base's slot is still there, so it gets another name.
+    """
     slots: dict[str, Any] = {}
     cached: set[str] = set()
+    known: set[str] = set()
     laid_out = _line_of_bases(kind)
     for base in kind.__mro__:
         if base in content.__mro__:
             continue
+        names = set(_cached_by_attrs(base))
         for name, value in vars(base).items():
             if isinstance(value, types.MemberDescriptorType) and name not in _NOT_STATE and base in laid_out:
-                slots.setdefault(name, value)
+                if value not in slots.values():  # attrs lets a subclass use its base's again
+                    slots[_free(name, slots)] = value
             elif isinstance(value, functools.cached_property) or type(value).__name__ == "cached_property":
-                cached.add(name)
-    return field_names(kind) or (), tuple(slots.items()), frozenset(cached)
+                names.add(name)
+        # What a subclass has under this name is what an object has.
+        cached |= names - known
+        known.update(vars(base))
+    return field_names(kind) or (), tuple(slots.items()), _dictionary_of(kind), frozenset(cached)
+
+
+def _cached_by_attrs(base: type) -> Iterable[str]:
+    """The cached properties of a class with slots. attrs makes a slot of each, and a `__getattr__` that fills it."""
+    getter = vars(base).get("__getattr__")
+    if "__attrs_attrs__" not in vars(base) or not isinstance(getter, types.FunctionType):
+        return ()
+    names, values = getter.__code__.co_varnames[: getter.__code__.co_argcount], getter.__defaults__ or ()
+    found = dict(zip(reversed(names), reversed(values), strict=False)).get("cached_properties")
+    return found if isinstance(found, dict) else ()
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    while name in taken:
+        name += "@"
+    return name
+
+
+def _dictionary_of(kind: type) -> Any:
+    """What reads the dictionary of an object, also if a class defines an attribute `__dict__` of its own."""
+    if not kind.__dictoffset__:
+        return None
+    readers = (vars(base).get("__dict__") for base in kind.__mro__)
+    return next((found for found in readers if isinstance(found, _READERS)), None)
 
 
 def _line_of_bases(kind: type) -> set[type]:
@@ -73,16 +111,15 @@ def attributes(value: Any, content: type = object) -> dict[str, Any]:
     Also left out are cached values of a `cached_property`, and which fields of a model were set explicitly.
     """
     kind = type(value)
-    names, slots, cached = _layout(kind, content)  # type: ignore[arg-type]  # mypy takes a type for unhashable
+    names, slots, dictionary, cached = _layout(kind, content)  # type: ignore[arg-type]  # mypy takes a type for unhashable
     found: dict[str, Any] = {}
     for name, slot in slots:
         try:
             found[name] = slot.__get__(value, kind)
         except AttributeError:
             continue
-    own = getattr(value, "__dict__", None)
-    if own:
-        found.update(own)
+    for name, item in (dictionary.__get__(value, kind) if dictionary else {}).items():
+        found[_free(name, found)] = item  # an attribute with a slot is the slot's
     ordered = {name: found.pop(name) for name in names if name in found}
     ordered |= {name: found[name] for name in sorted(found, key=str) if name not in cached}
     if hasattr(kind, "__pydantic_fields_set__") or hasattr(kind, "__pydantic_extra__"):
@@ -128,7 +165,7 @@ def _explained(base: type) -> int:
 
 
 def _has_unreadable_dict(base: type) -> bool:
-    return bool(base.__dictoffset__) and not any("__dict__" in vars(one) for one in base.__mro__)
+    return bool(base.__dictoffset__) and _dictionary_of(base) is None
 
 
 @functools.lru_cache(maxsize=2048)

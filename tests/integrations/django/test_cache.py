@@ -51,6 +51,30 @@ def test_a_rendered_fragment_stays_safe_and_a_text_does_not_become_it() -> None:
     assert [type(cache.get(key)) for key in ("safe", "plain")] == [SafeString, str]
 
 
+def test_a_rendered_fragment_stays_safe_inside_of_other_values() -> None:
+    safe, wild = mark_safe("<b>ü</b>"), mark_safe("\ud800")
+    cache.set(
+        "key", {"list": [safe, "<b>", {safe: 1}], "tuple": (safe, {"set": {safe}}), "wild": wild, 7: safe}
+    )
+    found = cache.get("key")
+    assert found == {
+        "list": [safe, "<b>", {safe: 1}],
+        "tuple": (safe, {"set": {safe}}),
+        "wild": wild,
+        7: safe,
+    }
+    marked = [
+        found["list"][0],
+        *found["list"][2],
+        found["tuple"][0],
+        *found["tuple"][1]["set"],
+        found["wild"],
+        found[7],
+    ]
+    assert {type(one) for one in marked} == {SafeString}
+    assert type(found["list"][1]) is str
+
+
 def test_a_response_comes_back_with_status_headers_cookies_and_content() -> None:
     response = JsonResponse({"a": "ü"}, status=203, headers={"X-Shop": "open"})
     response.set_cookie("seen", "a b", max_age=60, httponly=True, samesite="Lax")
