@@ -20,7 +20,7 @@ from stampede_guard.core.entry import Reading
 from stampede_guard.core.flight import begin, decide
 from stampede_guard.core.outcome import FlightOutcome
 from stampede_guard.core.states import FlightKind, Landed
-from stampede_guard.core.tags import sealed
+from stampede_guard.core.tags import resealed, sealed
 from stampede_guard.engine.flights.computation import LONG_ON_THE_WIRE, Computation, Result
 from stampede_guard.engine.flights.delivery import Delivery, crash_of
 from stampede_guard.engine.flights.mailbox import Mailbox
@@ -337,9 +337,10 @@ class Flight:
             result.body if isinstance(result, Result) and isinstance(result.body, Unstorable) else None
         )
         if self.tags and isinstance(result, Result):
-            body = sealed(result.body, versions)
             result = result._replace(
-                body=body if unstorable is None else Unstorable.of(unstorable.value, body)
+                body=resealed(result.body, versions)
+                if unstorable is None
+                else Unstorable.of(unstorable.value, sealed(b"", versions))
             )
         if not isinstance(result, Result):
             return result
