@@ -145,19 +145,24 @@ async def one_start(scope: Any, receive: Any, send: Any, number: int) -> None:
     await send({"type": "http.response.body", "body": b"onetwothree"})
 
 
+async def copied(fleet: Fleet) -> list[Any]:
+    """What a server has read of each message when its `send` returns."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append({**message, "body": bytes(message.get("body", b""))})
+
+    await fleet.middlewares[0](scope_of("GET", "/", []), silent, send)
+    return sent
+
+
 @pytest.mark.parametrize("handler", [one_message, one_buffer, one_start])
 async def test_an_application_may_use_its_message_and_its_buffer_again(handler: Any) -> None:
     app = App()
     app.handler = handler
     async with Fleet(app) as fleet:
         for kind in ("uri-miss", "hit"):
-            sent: list[Any] = []
-
-            async def send(message: Any) -> None:
-                # A server has copied its bytes when this returns.
-                sent.append({**message, "body": bytes(message.get("body", b""))})
-
-            await fleet.middlewares[0](scope_of("GET", "/", []), silent, send)
+            sent = await copied(fleet)
             assert kind in dict(sent[0]["headers"])[b"cache-status"].decode()
             assert sent[0]["status"] == 200 and "trailers" not in sent[0]
             assert b"".join(message["body"] for message in sent[1:]) == b"onetwothree"

@@ -59,7 +59,9 @@ def test_a_name_with_underscores_is_one_more_spelling_of_a_name_with_dashes(name
 
 def test_underscores_in_other_fields_change_nothing() -> None:
     plain = ((b"x-a", b"1, 2"), (b"b", b"3"))
-    assert nominated((*plain, (b"y_a", b"4")), (b"b", b"c-d", b"x-a")) == nominated(plain, (b"b", b"c-d", b"x-a"))
+    assert nominated((*plain, (b"y_a", b"4")), (b"b", b"c-d", b"x-a")) == nominated(
+        plain, (b"b", b"c-d", b"x-a")
+    )
     many = tuple(b"n%d" % number for number in range(20))
     assert nominated((*plain, (b"y_a", b"4")), (*many, b"x-a")) == nominated(plain, (*many, b"x-a"))
 
