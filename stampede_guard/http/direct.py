@@ -13,7 +13,7 @@ from stampede_guard.http.cache import Cache
 from stampede_guard.http.judging import judge, with_body
 from stampede_guard.http.requests.entries import Target, base_name, target_of, target_of_url
 from stampede_guard.http.requests.exchange import Message, Receive, Send, as_fields, content_length
-from stampede_guard.http.requests.origin import tags_invalidated
+from stampede_guard.http.requests.origin import known_as, tags_invalidated
 from stampede_guard.http.requests.paths import PathFilter
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.requester import site_part
@@ -83,7 +83,8 @@ async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, 
         if message["type"] == "http.response.start":
             fields = as_fields(message.get("headers", ()))
             response = Response(message["status"], fields)
-            urls = invalidated_targets(request.method, request.target.url, response)
+            told = known_as(request.target, request.fields)
+            urls = invalidated_targets(request.method, request.target.url, response, told)
             if urls:
                 others = _alike(urls[1:], request.target.root)
                 places = (request.site, request.forwarded_for)
@@ -124,7 +125,8 @@ async def _drop_others(scope: Scope, response: Response, cache: Cache, paths: Pa
     fields = as_fields(scope["headers"])
     target = target_of(scope, fields)
     if target is not None:
-        others = _alike(invalidated_targets(scope["method"], target.url, response)[1:], target.root)
+        urls = invalidated_targets(scope["method"], target.url, response, known_as(target, fields))
+        others = _alike(urls[1:], target.root)
         stored = [other for other in others if not paths.leaves({"path": other.path})]
         if stored:
             told = site_part({name for name, _ in fields}, fields, scheme=target.scheme, host=target.host)
