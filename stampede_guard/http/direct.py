@@ -23,7 +23,7 @@ from stampede_guard.http.spec.directives import effective
 from stampede_guard.http.spec.fields import first
 from stampede_guard.http.spec.freshness import lifetime
 from stampede_guard.http.spec.groups import invalidated_groups
-from stampede_guard.http.spec.invalidation import invalidated_targets
+from stampede_guard.http.spec.invalidation import invalidated_targets, is_own
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.status import CacheStatus
 from stampede_guard.http.users.outside import session_of
@@ -193,17 +193,17 @@ def _for_get(
     """RFC 9110, 9.3.3: the response to a POST that states, with a lifetime, that a GET of its URL would give the
     same.
     """
-    if request.method != "POST" or request.overridden or first(response.fields, b"content-location") is None:
+    location = first(response.fields, b"content-location")
+    if request.method != "POST" or request.overridden or location is None:
         return None
     if cache.routing.has_users:
         # Its user may be named by what no field shows, and a route for GET only does not name the user of a POST.
         return None
-    urls = invalidated_targets("POST", request.target.url, Response(200, tuple(
-        pair for pair in response.fields if pair[0] == b"content-location"
-    )))  # fmt: skip
+    if not is_own(location, request.target.url, known_as(request.target, request.fields)):
+        return None
     now = cache.now()
     told = lifetime(response, effective(response.fields, cache.settings.targets), received_at=now)
-    if len(urls) != 1 or not told.explicit or response.status != 200:
+    if not told.explicit or response.status != 200:
         return None
     judged = functools.partial(judge, requested_at=now, received_at=now, method="POST", session=session)
     draft = judged(request, response, cache.settings)

@@ -76,7 +76,7 @@ async def test_a_change_reaches_its_entries_whatever_a_proxy_tells_of_each_reque
         assert await asked(fleet, ITEM, **PROXIES[proxy](ITEM, "1.3")) == b"after 1"
 
 
-TOLD: dict[str, tuple[dict[str, str], str]] = {
+TOLD: dict[str, Any] = {
     "scheme": ({"x_forwarded_proto": "https"}, f"https://example.test{ITEM}"),
     "scheme and port": ({"x_forwarded_proto": "https"}, f"https://example.test:443{ITEM}"),
     "another port": ({"x_forwarded_port": "8443", "x_scheme": "https"}, f"https://example.test:8443{ITEM}"),
@@ -107,14 +107,14 @@ TOLD: dict[str, tuple[dict[str, str], str]] = {
 @pytest.mark.parametrize("stored", [True, False], ids=["", "on a path of its own"])
 async def test_a_location_is_on_the_site_that_the_proxy_tells(told: str, stored: bool) -> None:
     fields, location = TOLD[told]
-    options = {} if stored else {"only": ("/items/*",)}
+    options: dict[str, Any] = {} if stored else {"only": ("/items/*",)}
     async with Fleet(shop(location=location), **options) as fleet:
         assert await asked(fleet, ITEM, **fields) == b"after 0"
         await asked(fleet, "/items", "POST", **fields)
         assert await asked(fleet, ITEM, **fields) == b"after 1"
 
 
-ELSEWHERE: dict[str, tuple[dict[str, str], str]] = {
+ELSEWHERE: dict[str, Any] = {
     "another host": ({"x_forwarded_host": "shop.example"}, f"http://other.example{ITEM}"),
     "another scheme": ({"x_forwarded_host": "shop.example"}, f"https://shop.example{ITEM}"),
     "another port": ({"x_forwarded_proto": "https"}, f"https://example.test:8443{ITEM}"),
@@ -136,7 +136,7 @@ async def test_a_location_elsewhere_changes_nothing_here(told: str) -> None:
 
 async def test_a_port_beyond_all_ports_in_host_breaks_no_response() -> None:
     async with Fleet(shop(location=f"https://example.test{ITEM}")) as fleet:
-        fields = {"host": "example.test:99999", "x_forwarded_proto": "https"}
+        fields: Any = {"host": "example.test:99999", "x_forwarded_proto": "https"}
         assert await asked(fleet, "/items", "POST", **fields) == b"after 1"
 
 

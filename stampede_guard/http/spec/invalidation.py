@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from stampede_guard.http.spec.fields import first
 from stampede_guard.http.spec.message import Response
 
-__all__ = ["SAFE_METHODS", "KnownAs", "invalidated_targets", "is_safe"]
+__all__ = ["SAFE_METHODS", "KnownAs", "invalidated_targets", "is_own", "is_safe"]
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PRI", "PROPFIND", "QUERY", "REPORT", "SEARCH"})
 """RFC 9110, 9.2.1, and the safe methods of IANA's registry (RFC 3253, 4918, 5323, 10008). Any other method, even an
@@ -53,6 +53,12 @@ def invalidated_targets(
         if other is not None:
             targets |= dict.fromkeys(_seen(other, target, known_as))
     return tuple(targets)
+
+
+def is_own(reference: bytes, target: str, known_as: KnownAs = _BY_ITSELF) -> bool:
+    """Whether this Content-Location is the URL of the request itself."""
+    other = _joined(target, reference)
+    return other is not None and target in _seen(other, target, known_as)
 
 
 def _seen(other: str, target: str, known_as: KnownAs) -> Iterator[str]:
