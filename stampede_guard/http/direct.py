@@ -13,7 +13,7 @@ from stampede_guard.http.cache import Cache
 from stampede_guard.http.judging import judge, with_body
 from stampede_guard.http.requests.entries import Target, base_name, target_of, target_of_url
 from stampede_guard.http.requests.exchange import Message, Receive, Send, as_fields, content_length
-from stampede_guard.http.requests.origin import tags_invalidated
+from stampede_guard.http.requests.origin import known_as, tags_invalidated
 from stampede_guard.http.requests.paths import PathFilter
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.requester import site_part
@@ -23,7 +23,7 @@ from stampede_guard.http.spec.directives import effective
 from stampede_guard.http.spec.fields import first
 from stampede_guard.http.spec.freshness import lifetime
 from stampede_guard.http.spec.groups import invalidated_groups
-from stampede_guard.http.spec.invalidation import invalidated_targets
+from stampede_guard.http.spec.invalidation import invalidated_targets, is_own
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.status import CacheStatus
 from stampede_guard.http.users.outside import session_of
@@ -83,7 +83,8 @@ async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, 
         if message["type"] == "http.response.start":
             fields = as_fields(message.get("headers", ()))
             response = Response(message["status"], fields)
-            urls = invalidated_targets(request.method, request.target.url, response)
+            told = known_as(request.target, request.fields)
+            urls = invalidated_targets(request.method, request.target.url, response, told)
             if urls:
                 others = _alike(urls[1:], request.target.root)
                 places = (request.site, request.forwarded_for)
@@ -124,7 +125,8 @@ async def _drop_others(scope: Scope, response: Response, cache: Cache, paths: Pa
     fields = as_fields(scope["headers"])
     target = target_of(scope, fields)
     if target is not None:
-        others = _alike(invalidated_targets(scope["method"], target.url, response)[1:], target.root)
+        urls = invalidated_targets(scope["method"], target.url, response, known_as(target, fields))
+        others = _alike(urls[1:], target.root)
         stored = [other for other in others if not paths.leaves({"path": other.path})]
         if stored:
             told = site_part({name for name, _ in fields}, fields, scheme=target.scheme, host=target.host)
@@ -191,17 +193,17 @@ def _for_get(
     """RFC 9110, 9.3.3: the response to a POST that states, with a lifetime, that a GET of its URL would give the
     same.
     """
-    if request.method != "POST" or request.overridden or first(response.fields, b"content-location") is None:
+    location = first(response.fields, b"content-location")
+    if request.method != "POST" or request.overridden or location is None:
         return None
     if cache.routing.has_users:
         # Its user may be named by what no field shows, and a route for GET only does not name the user of a POST.
         return None
-    urls = invalidated_targets("POST", request.target.url, Response(200, tuple(
-        pair for pair in response.fields if pair[0] == b"content-location"
-    )))  # fmt: skip
+    if not is_own(location, request.target.url, known_as(request.target, request.fields)):
+        return None
     now = cache.now()
     told = lifetime(response, effective(response.fields, cache.settings.targets), received_at=now)
-    if len(urls) != 1 or not told.explicit or response.status != 200:
+    if not told.explicit or response.status != 200:
         return None
     judged = functools.partial(judge, requested_at=now, received_at=now, method="POST", session=session)
     draft = judged(request, response, cache.settings)

@@ -95,8 +95,10 @@ class Fetch:
         self.gone = True
         if self.source is not None:
             self.source.own.leave()
-        if self._exchange is not None and self._exchange.spool is not None:
-            self._exchange.spool.leave()
+        if (own := self._exchange) is not None:
+            own.served = True
+            if own.holds_file or own.spool is not None:
+                own.let_go()
         exchange = self.live.result() if self.live.done() and not self.live.cancelled() else self.failed
         if exchange is not None and exchange.live and not exchange.complete:
             leave_to_readers(exchange, self._cache.waiting_for(self._name, but=self))
@@ -388,8 +390,7 @@ class Fetch:
         return REFUSED
 
     def _may_be_stale(self, old: StoredResponse) -> bool:
-        known = previous()
-        age = old.age + (known.age if known is not None else 0.0)
+        age = old.age + (0.0 if (known := previous()) is None else known.age)
         return replaces_errors(old, age, self.request, self._cache.settings)
 
     def assembled(

@@ -57,8 +57,9 @@ async def send_own(exchange: Exchange, headers: Headers, send: Send, until_store
         more = message.get("more_body", False)
     if exchange.spool is not None and more:
         await _send_rest(exchange, exchange.spool, sent, send, until_stored)
-    elif exchange.spool is not None:
-        exchange.spool.leave()
+    exchange.served = True
+    if exchange.holds_file or exchange.spool is not None:
+        exchange.let_go()
     # As without a cache, a middleware around this one continues after the application has ended: background
     # tasks still use what it opened for the request.
     await exchange.end(within=BACKGROUND_SECONDS)

@@ -147,3 +147,60 @@ async def test_on_a_server_too(valkey_url: str, namespace: str) -> None:
         await fleet.middlewares[0].purge(url="/b?x=[1]*")
         assert "hit" in status_of(await fleet.get("/a"))
         assert "hit" not in status_of(await fleet.get("/b?x=[1]*"))
+
+
+SPELLINGS = [
+    ("/city?q=Z%C3%BCrich", "/city?q=Zürich"),
+    ("/city?q=Z%c3%bcrich", "/city?q=Zürich"),
+    ("/city?q=New%20York", "/city?q=New York"),
+    ("/city?q=New+York", "/city?q=New York"),
+    ("/city?at=10%3A00", "/city?at=10:00"),
+    ("/city?at=10:00", "/city?at=10%3A00"),
+    ("/city?key=a%3D%3D&z", "/city?key=a==&z"),
+    ("/city?%71=1", "/city?q=1"),
+    ("/city?q=%25C3", "/city?q=%25C3"),
+]
+
+
+@pytest.mark.parametrize(("stored", "given"), SPELLINGS)
+@pytest.mark.parametrize("how", ["url", "prefix"])
+@pytest.mark.parametrize("kind", ["plain", "a route", "No-Vary-Search"])
+async def test_a_query_may_be_spelt_as_a_person_writes_it(
+    stored: str, given: str, how: str, kind: str
+) -> None:
+    app = App(cached(no_vary_search='params=("utm")') if kind == "No-Vary-Search" else cached())
+    routes = [CacheRoute("/city", ttl=60)] if kind == "a route" else []
+    async with Fleet(app, routes=routes) as fleet:
+        for path in (stored, "/city?q=other"):
+            await fleet.get(path)
+            assert "hit" in status_of(await fleet.get(path))
+        assert await fleet.middlewares[0].purge(**{how: given}) == "done"
+        assert "hit" not in status_of(await fleet.get(stored))
+        # With No-Vary-Search, all queries of the path go.
+        assert kind == "No-Vary-Search" or "hit" in status_of(await fleet.get("/city?q=other"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "given"),
+    [
+        ("/a?q=1%26b=2", "/a?q=1&b=2"),
+        ("/a?q=1;b=2", "/a?q=1%3Bb=2"),
+        ("/a?q%3D1", "/a?q=1"),
+        ("/a?q=%2B", "/a?q=+"),
+        ("/a?q=1", "/a?q=2"),
+        ("/a?q=%25C3", "/a?q=%C3"),
+    ],
+)
+async def test_what_an_application_reads_as_another_query_stays(stored: str, given: str) -> None:
+    async with Fleet(App(cached())) as fleet:
+        await fleet.get(stored)
+        await fleet.middlewares[0].purge(url=given)
+        await fleet.middlewares[0].purge(prefix=given)
+        assert "hit" in status_of(await fleet.get(stored))
+
+
+async def test_a_prefix_may_end_within_an_escaped_character() -> None:
+    async with Fleet(App(cached())) as fleet:
+        await fleet.get("/a?q=%C3%BC")
+        await fleet.middlewares[0].purge(prefix="/a?q=%C3%B")
+        assert "hit" not in status_of(await fleet.get("/a?q=%C3%BC"))

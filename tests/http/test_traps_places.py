@@ -76,6 +76,70 @@ async def test_a_change_reaches_its_entries_whatever_a_proxy_tells_of_each_reque
         assert await asked(fleet, ITEM, **PROXIES[proxy](ITEM, "1.3")) == b"after 1"
 
 
+TOLD: dict[str, Any] = {
+    "scheme": ({"x_forwarded_proto": "https"}, f"https://example.test{ITEM}"),
+    "scheme and port": ({"x_forwarded_proto": "https"}, f"https://example.test:443{ITEM}"),
+    "another port": ({"x_forwarded_port": "8443", "x_scheme": "https"}, f"https://example.test:8443{ITEM}"),
+    "host": ({"x_forwarded_host": "shop.example"}, f"http://Shop.example{ITEM}"),
+    "host, by the name within": ({"x_forwarded_host": "shop.example"}, f"http://example.test{ITEM}"),
+    "host with a port": ({"x_forwarded_host": "shop.example:81"}, f"http://shop.example:81{ITEM}"),
+    "two in a row": (
+        {"x_forwarded_host": "shop.example, in", "x_forwarded_proto": "https, http"},
+        f"https://shop.example{ITEM}",
+    ),
+    "forwarded": (
+        {"forwarded": 'for=1.2.3.4;host="shop.example";proto=https'},
+        f"https://shop.example{ITEM}",
+    ),
+    "cloudflare": ({"cf_visitor": '{"scheme":"https"}'}, f"https://example.test{ITEM}"),
+    "iis": ({"front_end_https": "on"}, f"https://example.test{ITEM}"),
+    "prefix": ({"x_forwarded_prefix": "/api/"}, f"/api{ITEM}"),
+    "script name": ({"x_script_name": "/api"}, f"http://example.test/api{ITEM}"),
+    "all": (
+        {"x_forwarded_host": "shop.example", "x_forwarded_proto": "https", "x_forwarded_prefix": "/api"},
+        f"https://shop.example/api{ITEM}",
+    ),
+    "nothing, for a user": ({}, f"http://me@example.test{ITEM}"),
+}
+
+
+@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("stored", [True, False], ids=["", "on a path of its own"])
+async def test_a_location_is_on_the_site_that_the_proxy_tells(told: str, stored: bool) -> None:
+    fields, location = TOLD[told]
+    options: dict[str, Any] = {} if stored else {"only": ("/items/*",)}
+    async with Fleet(shop(location=location), **options) as fleet:
+        assert await asked(fleet, ITEM, **fields) == b"after 0"
+        await asked(fleet, "/items", "POST", **fields)
+        assert await asked(fleet, ITEM, **fields) == b"after 1"
+
+
+ELSEWHERE: dict[str, Any] = {
+    "another host": ({"x_forwarded_host": "shop.example"}, f"http://other.example{ITEM}"),
+    "another scheme": ({"x_forwarded_host": "shop.example"}, f"https://shop.example{ITEM}"),
+    "another port": ({"x_forwarded_proto": "https"}, f"https://example.test:8443{ITEM}"),
+    "no port": ({"x_forwarded_proto": "https"}, f"https://example.test:port{ITEM}"),
+    "no host": ({"x_forwarded_host": "[", "x_forwarded_port": "x"}, f"http://other.example{ITEM}"),
+    "another prefix": ({"x_forwarded_prefix": "/ap"}, f"/api{ITEM}"),
+    "no prefix": ({"x_forwarded_prefix": "api"}, f"/api{ITEM}"),
+}
+
+
+@pytest.mark.parametrize("told", ELSEWHERE)
+async def test_a_location_elsewhere_changes_nothing_here(told: str) -> None:
+    fields, location = ELSEWHERE[told]
+    async with Fleet(shop(location=location)) as fleet:
+        assert await asked(fleet, ITEM, **fields) == b"after 0"
+        await asked(fleet, "/items", "POST", **fields)
+        assert await asked(fleet, ITEM, **fields) == b"after 0"
+
+
+async def test_a_port_beyond_all_ports_in_host_breaks_no_response() -> None:
+    async with Fleet(shop(location=f"https://example.test{ITEM}")) as fleet:
+        fields: Any = {"host": "example.test:99999", "x_forwarded_proto": "https"}
+        assert await asked(fleet, "/items", "POST", **fields) == b"after 1"
+
+
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("place", ["x_forwarded_host", "x_forwarded_prefix"])
 async def test_a_change_on_one_site_behind_a_proxy_leaves_the_other_sites_entries(

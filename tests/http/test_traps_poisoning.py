@@ -362,3 +362,32 @@ async def test_a_second_line_about_the_host_shares_no_entry_with_those_who_send_
             fields = [("host", "inside"), *(("x-forwarded-host", line) for line in told)]
             answer = await request(fleet.middlewares[0], "GET", "/", fields=fields)
             assert answer.body == b"answer %d" % number
+
+
+def of_wsgi(vary: str) -> App:
+    """Answers with its Accept-Language, as CGI and WSGI read it: underscores are dashes, and lines are one."""
+    app = App()
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        lines = [value for name, value in scope["headers"] if name.replace(b"_", b"-") == b"accept-language"]
+        await start(send, cached(vary=vary) if vary else {})
+        await send({"type": "http.response.body", "body": b",".join(lines)})
+
+    app.handler = handler
+    return app
+
+
+@pytest.mark.parametrize("vary", ["Accept-Language", ""], ids=["Vary", "a route's vary"])
+async def test_a_field_with_underscores_is_in_the_key_as_its_dashed_name_is(vary: str) -> None:
+    routes = [] if vary else [CacheRoute("/*", ttl=60, vary=("accept-language",))]
+    spellings: list[list[tuple[str, str]]] = [
+        [("accept-language", "en"), ("accept_language", "evil")],
+        [("accept_language", "evil"), ("accept-language", "en")],
+        [("accept_language", "evil")],
+        [("accept-language", "en")],
+        [],
+    ]
+    async with Fleet(of_wsgi(vary), routes=routes) as fleet:
+        for fields in spellings * 2:
+            answer = await request(fleet.middlewares[0], "GET", "/", fields=fields)
+            assert answer.body == ",".join(value for _, value in fields).encode()

@@ -106,3 +106,24 @@ async def test_an_answer_to_a_post_that_means_another_method_is_stored_for_no_ge
     async with Fleet(app) as fleet:
         await fleet.get(method="POST", x_http_method_override="DELETE")
         assert (await fleet.get()).body == b"answer 2"
+
+
+@pytest.mark.parametrize(
+    ("location", "stored"),
+    [
+        ("http://example.test/", True),
+        ("https://example.test/", True),
+        ("/other", False),
+        ("https://other.test/", False),
+        ("http://[", False),
+        ("https://example.test:81/", False),
+    ],
+)
+async def test_it_is_stored_only_if_it_is_the_answer_to_a_get_of_its_own_url(
+    location: str, stored: bool
+) -> None:
+    """Behind a proxy that ends TLS, its own URL is what the client wrote."""
+    app = App(cached(content_location=location))
+    async with Fleet(app) as fleet:
+        await fleet.get(method="POST", x_forwarded_proto="https")
+        assert ("hit" in status_of(await fleet.get(x_forwarded_proto="https"))) is stored

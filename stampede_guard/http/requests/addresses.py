@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Self
-from urllib.parse import unquote, unquote_to_bytes
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from stampede_guard.errors import Misuse
 from stampede_guard.http.queries.rules import spelled
@@ -22,6 +22,7 @@ _KINDS = re.compile(
 )
 _URL = re.compile(r"(?P<scheme>https?)://(?P<host>[^/?#]+)(?P<rest>[/?].*|)", re.IGNORECASE | re.DOTALL)
 _VARIANT = re.compile(r"#[0-9a-f]*\.[0-9]+\Z")
+_BETWEEN = re.compile(rb"([&;])")
 _PORTS = (":80", ":443")
 
 
@@ -54,8 +55,8 @@ def _read(entry: str, prefix: str) -> tuple[bool, bool, bool, str] | None:
 class Addresses:
     """`host` None: on all hosts. `whole`: this URL; otherwise all that begin like it.
 
-    http and https, and two spellings of one path, count as the same: behind a proxy an application does not know what
-    its client wrote. A response that a proxy was asked for under another host counts by its path.
+    http and https, and two spellings of one path or query, count as the same: behind a proxy an application does not
+    know what its client wrote. A response that a proxy was asked for under another host counts by its path.
     """
 
     host: str | None
@@ -93,16 +94,34 @@ class Addresses:
         told, _, query = parts["rest"].partition("?")
         # The bytes of a request, as text.
         path = unquote_to_bytes(told.encode("latin-1", "replace"))
-        if not self.whole:
-            wanted = self.path + (b"?" + self.query.encode() if self.query else b"")
-            return (path + (b"?" + query.encode() if query else b"")).startswith(wanted)
+        if not self.whole and not self.query:
+            return path.startswith(self.path)
         if path != self.path:
             return False
+        stored, given = _spelling(query.encode("latin-1", "replace")), self.query.encode()
+        if not self.whole:
+            # It may end within an escaped character.
+            return stored.startswith(_spelling(given)) or query.startswith(self.query)
+        if not of_route and not of_many:
+            return stored == _spelling(given)
         # The name of what a route stored has only the parameters that count, in its order. So has one for many queries.
-        given = (spelled(self.query) if of_many else self.query).split("&")
-        return (
-            set(filter(None, query.split("&"))) <= set(given) if of_route or of_many else query == self.query
-        )
+        wanted = _spelling(spelled(given.decode("latin-1")).encode("latin-1") if of_many else given)
+        return set(filter(None, stored.split("&"))) <= set(wanted.split("&"))
+
+
+def _spelling(query: bytes) -> str:
+    """One for all spellings that an application reads alike: a person writes `?q=Zürich` or `?at=10:00`, and a browser
+    escapes it. What stands between two parameters stays, because escaped it would be a part of one.
+    """
+    return "".join([_respelt(part) for part in _BETWEEN.split(query)])
+
+
+def _respelt(part: bytes) -> str:
+    if part in (b"&", b";"):
+        return part.decode()
+    name, equals, value = part.partition(b"=")
+    plain = (quote(unquote_to_bytes(text.replace(b"+", b" ")), safe="") for text in (name, value))
+    return equals.decode().join(plain)
 
 
 def _host(text: str) -> str:

@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
 from stampede_guard.engine.tasks import AT_ITS_PACE, done_within
+from stampede_guard.http.pieces.files import content_of, read_on
 from stampede_guard.http.pieces.spool import Spool
 from stampede_guard.http.spec.fields import lines
 from stampede_guard.http.spec.message import Fields, Response
@@ -51,7 +51,8 @@ class Exchange:
     added for validation. `told_of_leaving`: the application knows that its client left, so it may stop in mid-body.
     `spool`: the body goes there, and its own client reads on there. `start` is the first line from the application.
     `late` is an exception after its response was complete. `send` is its own client's, for messages before the first
-    line. `is_for_others` returns whether other requests wait for this response.
+    line. `served`: its own client needs no more, or there is none. `holds_file`: the application waits, because that
+    client gets a file of its own. `is_for_others` returns whether other requests wait for this response.
     """
 
     def __init__(
@@ -73,8 +74,7 @@ class Exchange:
         self.start: Message = {}
         self.error: BaseException | None = None
         self.late: BaseException | None = None
-        self.complete = False
-        self.too_large = False
+        self.complete = self.too_large = False
         self.live = False
         self.in_pieces = False
         self.paced = False
@@ -88,9 +88,10 @@ class Exchange:
         self._dropped = 0
         self._sent = 0
         self._gone = False
-        self._kept = False
+        self.is_kept = False
         self._outlet: Send | None = None
         self._own_send = send
+        self.served, self.holds_file = send is None, False
         self._is_for_others = is_for_others
         self._server = receive
         self._scope, self._original = scope, original
@@ -143,12 +144,12 @@ class Exchange:
         kind = message["type"]
         if kind == "http.response.start":
             await self._begin(message)
-        elif kind == "http.response.body":
-            await self._take(message, bytes(message.get("body", b"")), more=bool(message.get("more_body")))
-        elif kind in ("http.response.pathsend", "http.response.zerocopysend"):
-            content = await asyncio.to_thread(content_of, message, self._max_body_bytes)
-            self.too_large = self.too_large or content is None
-            await self._take(message, content or b"", more=bool(message.get("more_body")))
+        elif kind == _BODY:
+            # What is kept beyond this call is a copy: the application may use its message and its buffer again.
+            chunk = bytes(message.get("body", b""))
+            await self._take({**message, "body": chunk}, chunk)
+        elif kind in _BODIES:
+            await self._take_file({**message})
         elif self._own_send is not None and not self._gone:
             # Early hints, pushes, information for a test client: only for the client of this call.
             try:
@@ -163,13 +164,13 @@ class Exchange:
             raise RuntimeError("http.response.start was sent twice")
         self.fields = as_fields(message.get("headers", ()))
         self.length = content_length(self.fields)
-        self.start = message
+        self.start = dict(message)
         self.status = int(message["status"])
         if self._original is not None:
             self._mirror(self._original)
         self._tell()
         # The waiters now decide who gets the response, and nothing of it is sent before that.
-        while not (self._kept or self._outlet or self._gone):
+        while not (self.is_kept or self._outlet or self._gone):
             await self._change()
         if self._outlet is not None:
             await self._hand_on(message)
@@ -182,7 +183,7 @@ class Exchange:
             self.complete = True
             self._tell()
 
-    async def _take(self, message: Message, chunk: bytes, *, more: bool) -> None:
+    async def _take(self, message: Message, chunk: bytes) -> None:
         if not self.status:
             raise RuntimeError("http.response.body was sent before http.response.start")
         if self.complete:
@@ -194,10 +195,24 @@ class Exchange:
         self._parts.append(BodyPart(message, chunk))
         if not self.paced and self.size > self._max_body_bytes:
             self.too_large = True
-        self.complete = not more
+        self.complete = not message.get("more_body")
         self._tell()
         number = self._dropped + len(self._parts)
         while (self.paced or self.too_large) and self._sent < number and not self._gone:
+            await self._change()
+
+    async def _take_file(self, message: Message) -> None:
+        """The application may close or delete a file as soon as this returns. So its own client has it before, or gets
+        its content as bytes: if more follows, that client may be waiting for the end.
+        """
+        content = await asyncio.to_thread(content_of, message, self._max_body_bytes)
+        self.too_large = self.too_large or content is None
+        if content is not None and (message.get("more_body") or message["type"] != "http.response.pathsend"):
+            await asyncio.to_thread(read_on, message, len(content))
+            message = {"type": _BODY, "body": content, "more_body": bool(message.get("more_body"))}
+        self.holds_file = message["type"] != _BODY
+        await self._take(message, content or b"")
+        while self.holds_file and not (self.served or self._gone):
             await self._change()
 
     def _mirror(self, original: MutableMapping[str, Any]) -> None:
@@ -296,12 +311,12 @@ class Exchange:
 
     def keep(self) -> None:
         """The response will be stored, or concerns a stored one: the application's messages are kept for all."""
-        self._kept = True
+        self.is_kept = True
         self._tell()
 
     def go_into_pieces(self) -> None:
         """It is stored while it comes, at the pace of the store, and belongs to no client."""
-        self._kept = self.in_pieces = self.paced = True
+        self.is_kept = self.in_pieces = self.paced = True
         self._tell()
 
     def go_into(self, spool: Spool) -> None:
@@ -313,10 +328,6 @@ class Exchange:
         """It will not be stored: it belongs to one client, at that client's pace."""
         self.live = self.paced = True
         self._tell()
-
-    @property
-    def is_kept(self) -> bool:
-        return self._kept
 
     def count_others(self) -> None:
         """Another request has stopped waiting for it."""
@@ -348,6 +359,12 @@ class Exchange:
         if (error := self.error or self.late) is not None:
             raise error
 
+    def let_go(self) -> None:
+        """What it holds for its own client."""
+        if self.spool is not None:
+            self.spool.leave()
+        self._tell()
+
     def cancel(self) -> None:
         self.leave()
         self.task.cancel()
@@ -361,24 +378,8 @@ class Exchange:
 _UNSET: Any = object()
 _UNWIND_SECONDS = 1.0
 _OUR_OWN = frozenset({"headers", "method"})
-_BODIES = frozenset({"http.response.body", "http.response.pathsend", "http.response.zerocopysend"})
-
-
-def content_of(message: Message, most: int) -> bytes | None:
-    """The content of a message that names a file; None if it is more than `most` bytes, or cannot be read."""
-    try:
-        if message["type"] == "http.response.pathsend":
-            with open(message["path"], "rb") as file:
-                content = file.read(most + 1)
-        else:
-            file = message["file"]
-            number = file if isinstance(file, int) else file.fileno()
-            offset, count = message.get("offset"), message.get("count")
-            place = os.lseek(number, 0, os.SEEK_CUR) if offset is None else offset
-            content = os.pread(number, most + 1 if count is None else min(count, most + 1), place)
-    except (OSError, ValueError, KeyError, AttributeError):
-        return None
-    return content if len(content) <= most else None
+_BODY = "http.response.body"
+_BODIES = frozenset({_BODY, "http.response.pathsend", "http.response.zerocopysend"})
 
 
 def as_fields(headers: Any) -> Fields:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from urllib.parse import unquote_to_bytes
+from collections.abc import Iterable, Iterator
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from stampede_guard.engine.engine import EVERYWHERE, OF_ORIGIN
 from stampede_guard.engine.tags.templates import tag_key
 from stampede_guard.http.requests.entries import Target, selected
 from stampede_guard.http.requests.requester import of_site, told_places
 from stampede_guard.http.requests.routes import CacheRoute
+from stampede_guard.http.spec.invalidation import KnownAs
 from stampede_guard.http.spec.message import Fields
 
 __all__ = [
+    "known_as",
     "origin_of",
     "tag_of_group",
     "tag_of_path",
@@ -30,6 +32,54 @@ def origin_of(target: Target, fields: Fields) -> str:
     told = told_places(names, fields, scheme=target.scheme, host=target.host)
     beside = sorted(set(of_site(told)))
     return own if not beside else f"{own} {beside!r}"
+
+
+def known_as(target: Target, fields: Fields) -> KnownAs:
+    """The parts of URLs by which clients know this site, from what a proxy tells of it."""
+    names = {name for name, _ in fields}
+    told = of_site(told_places(names, fields, scheme=target.scheme, host=target.host))
+    found = list(_parts_told(told))
+    hosts, ports = (
+        set(),
+        {int(text) for kind, text in found if kind == "port" and text.isdigit() and len(text) < 6},
+    )
+    for host in (text for kind, text in found if kind == "host"):
+        try:
+            parts = urlsplit(f"//{host}")
+            ports |= {parts.port} if parts.port else set()
+        except ValueError:
+            continue
+        hosts.add(parts.hostname or "")
+    schemes = {text for kind, text in found if kind == "scheme"}
+    prefixes = [text.rstrip("/") for kind, text in found if kind == "prefix" and text.startswith("/")]
+    few = tuple(prefix for prefix in dict.fromkeys(prefixes) if prefix)[:_MOST_PREFIXES]
+    return KnownAs(frozenset(schemes), frozenset(hosts - {""}), frozenset(ports), few)
+
+
+def _parts_told(told: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[str, str]]:
+    """What part of a URL a field tells, by its name. Proxies in a row tell several, with commas in between."""
+    for name, value in told:
+        words = name.decode("latin-1").replace("_", "-").split("-")
+        for text in value.decode("latin-1").split(","):
+            text = text.strip()
+            if name == b"forwarded":
+                kind, _, text = text.lower().partition("=")
+                yield {"proto": "scheme"}.get(kind.strip(), kind.strip()), text.strip().strip('"')
+            elif name == b"cf-visitor":
+                yield "scheme", "https" if "https" in text.lower() else "http"
+            elif words[-1] == "https":
+                yield "scheme", "https" if text.lower() == "on" else "http"
+            elif words[-1] in ("prefix", "port"):
+                yield words[-1], text
+            elif words[-2:] == ["script", "name"]:
+                yield "prefix", text
+            else:
+                yield "host" if _OF_HOSTS.intersection(words) else "scheme", text.lower()
+
+
+_OF_HOSTS = frozenset({"host", "server"})
+_MOST_PREFIXES = 8
+"""A client may invent them."""
 
 
 def tag_of_group(group: str, origin: str | None = None) -> str:

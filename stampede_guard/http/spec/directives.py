@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from stampede_guard.http.spec.fields import combined, members, unquoted
+from stampede_guard.http.spec.fields import combined, members, token, unquoted
 from stampede_guard.http.spec.message import Fields
 
 __all__ = ["MOST_SECONDS", "Directives", "cache_control", "effective", "seconds"]
@@ -22,12 +22,19 @@ _DIGITS = re.compile(rb"[0-9]+")
 _DIRECTIVE = re.compile(
     rb"""[!#$%&'*+\-.^_`|~0-9A-Za-z]+(?:=(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]*|"(?:[^"\\]|\\.)*"))?""", re.DOTALL
 )
+_IN_TOKENS = rb"!#$%&'*+\-.^_`|~0-9A-Za-z"
 _LIMIT = re.compile(
-    rb"(?<![^ \t;])(?:no-store|no-cache|private|must-revalidate|proxy-revalidate|s-maxage|max-age)(?![^ \t;=])"
+    rb"(?<![=" + _IN_TOKENS + rb"])"
+    rb"(?:no-store|no-cache|private|must-revalidate|proxy-revalidate|s-maxage|max-age)(?!["
+    + _IN_TOKENS
+    + rb"])"
 )
-_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_QUOTED = re.compile(rb'=[ \t]*"(?:[^"\\]|\\.)*"', re.DOTALL)
+"""An argument. What stands in quotes in the place of a directive may be one."""
 _LISTS = frozenset({b"no-cache", b"private"})
 """Directives that may list field names."""
+_NO_NAMES = frozenset(b"* 0 1 false no none null off on true yes".split())
+"""What programs write as a list that want the directive itself, or none."""
 _SECONDS = frozenset(
     {b"max-age", b"s-maxage", b"stale-while-revalidate", b"stale-if-error", b"max-stale", b"min-fresh"}
 )
@@ -77,8 +84,9 @@ def cache_control(fields: Fields, name: bytes = b"cache-control") -> Directives:
     4.2.1 lets a cache choose what reuses less), and a list of fields loses to a directive without a list.
     Directives that no such cache obeys are dropped: a response may have any number of them.
 
-    Semicolons or blanks between directives (`max-age=60; private`) are a frequent mistake. Then the directives that
-    forbid something still count, without their arguments, and the others do not.
+    Semicolons or blanks between directives (`max-age=60; private`) are a frequent mistake, as are quotes and foreign
+    blanks around them. Then the directives that forbid something still count, without their arguments, and the others
+    do not.
     """
     found: dict[bytes, bytes | None] = {}
     listed: dict[bytes, list[bytes]] = {}
@@ -93,6 +101,8 @@ def cache_control(fields: Fields, name: bytes = b"cache-control") -> Directives:
         if key not in _KNOWN:
             continue
         argument = unquoted(value) if equals else None
+        if key in _LISTS and not (value[:1] == b'"' and _names_fields(argument)):
+            argument = None
         if key in _LISTS and argument is not None and found.get(key, b"") is not None:
             listed.setdefault(key, []).append(argument)
             found[key] = b""
@@ -103,6 +113,14 @@ def cache_control(fields: Fields, name: bytes = b"cache-control") -> Directives:
             listed.pop(key, None)
     # Joined once, at the end: otherwise a growing list would be copied for each member.
     return Directives({**found, **{key: b",".join(parts) for key, parts in listed.items()}})
+
+
+def _names_fields(argument: bytes | None) -> bool:
+    """RFC 9111, 5.2.2.4 and 5.2.2.7: a list of fields is in quotes, and a cache may treat it as if there were none.
+    `private=1`, as Django's `patch_cache_control(private=1)` writes it, means the whole response.
+    """
+    names = [name.strip(b" \t").lower() for name in (argument or b"").split(b",")]
+    return all(token(name) and name not in _NO_NAMES for name in names if name) and any(names)
 
 
 def _smaller(one: bytes | None, other: bytes | None) -> bytes | None:
@@ -159,7 +177,8 @@ def targeted(fields: Fields, name: bytes) -> Directives | None:
         if value == b"?0":
             found.pop(key, None)
         elif key in _KNOWN:
-            found[key] = None if value == b"?1" else value
+            bare = value == b"?1" or (key in _LISTS and not _names_fields(value))
+            found[key] = None if bare else value
         place = _SPACES.match(text, _after_parameters(text, place)).end()  # type: ignore[union-attr]
         if place == end:
             return Directives(found, targeted=True)

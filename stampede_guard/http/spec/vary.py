@@ -29,6 +29,13 @@ def nominated(request_fields: Fields, names: tuple[bytes, ...]) -> Fields:
     """The request's fields with these names, normalised. A missing field is left out, and matches only another
     request that lacks it (4.1).
     """
+    # Loops, because a hit runs them: a generator would cost more than the search.
+    for name, _ in request_fields:
+        if b"_" in name:
+            return _in_all_spellings(request_fields, names)
+    for name in names:
+        if b"_" in name:
+            return _in_all_spellings(request_fields, names)
     if len(names) > _FEW:
         # In one pass: if an application names thousands of fields, the request must not be read as many times.
         wanted = frozenset(names)
@@ -45,13 +52,37 @@ def nominated(request_fields: Fields, names: tuple[bytes, ...]) -> Fields:
     return tuple(found)
 
 
+def _in_all_spellings(request_fields: Fields, names: tuple[bytes, ...]) -> Fields:
+    """Behind CGI or WSGI, an application reads `X_Color` as one more line of `X-Color`, or in its place. So the lines
+    of both count, in their order.
+
+    1. A client sends `Accept_Language: x` beside its Accept-Language. 2. Its application reads both in one line. 3. By
+    the exact name, its answer would be for all who send the same Accept-Language.
+    """
+    spelt: dict[bytes, list[tuple[bytes, bytes]]] = {}
+    for name, value in request_fields:
+        spelt.setdefault(name.replace(b"_", b"-"), []).append((name, value.strip(b" \t")))
+    found: list[tuple[bytes, bytes]] = []
+    for name in names:
+        pairs = tuple(spelt.get(name.replace(b"_", b"-"), ()))
+        if b"_" not in name and all(spelling == name for spelling, _ in pairs):
+            found += nominated(pairs, (name,))
+        elif pairs:
+            found.append((name, _OF_SPELLINGS + _digest(repr(pairs).encode())))
+    return tuple(found)
+
+
 def _short(value: bytes) -> bytes:
     """A long value is stored as its digest, because a client could otherwise fill the store with its fields. No
     field begins with a NUL (RFC 9110, 5.5), so no field can equal another one's digest.
     """
     if len(value) <= _LONGEST and value[:1] != b"\0":
         return value
-    return b"\0" + hashlib.blake2b(value, digest_size=24).digest()
+    return b"\0" + _digest(value)
+
+
+def _digest(value: bytes) -> bytes:
+    return hashlib.blake2b(value, digest_size=24).digest()
 
 
 def normal_value(name: bytes, value: bytes) -> bytes:
@@ -112,6 +143,8 @@ def _written(weighted: list[tuple[float, bytes]]) -> bytes:
 
 
 _LONGEST = 256
+_OF_SPELLINGS = b"\0_"
+"""Before the digest of lines whose names are spelt differently. Digests have one length, so this is no other one."""
 _FEW = 8
 _PREFERENCE = re.compile(
     rb"([!#$%&'*+\-.^_`|~0-9a-z]+)(?:[ \t]*;[ \t]*q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?))?"

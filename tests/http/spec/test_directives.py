@@ -55,6 +55,14 @@ def test_delta_seconds_are_digits_and_nothing_else(text: bytes | None, expected:
         ((b"not-private; private-x; x=private",), {}),
         ((b"max-age=5, private ;",), {b"max-age": b"5", b"private": None}),
         ((b"x=1, y, x=2",), {}),
+        ((b'"private", max-age=60',), {b"max-age": b"60", b"private": None}),
+        ((b'"no-store, private"',), {b"no-store": None, b"private": None}),
+        ((b'max-age=60, "x, no-cache="',), {b"max-age": b"60", b"no-cache": None}),
+        ((b"max-age=60,\xa0private",), {b"max-age": b"60", b"private": None}),
+        ((b"max-age=60,private\xa0",), {b"max-age": b"60", b"private": None}),
+        ((b"max-age=60, \xc2\xa0no-store\xe2\x80\x8b, x",), {b"max-age": b"60", b"no-store": None}),
+        ((b"\xef\xbb\xbfprivate, max-age=60",), {b"max-age": b"60", b"private": None}),
+        ((b'x = "a, private", max-age=60',), {b"max-age": b"60"}),
     ],
 )
 def test_directives_are_read_whatever_stands_beside_them(
@@ -83,6 +91,37 @@ def test_a_list_of_fields_loses_to_the_directive_without_one() -> None:
         b"b",
         b"c",
     }
+
+
+NO_LISTS = [
+    b"=1",
+    b"=true",
+    b"=True",
+    b'="true"',
+    b'="1"',
+    b'="*"',
+    b"=*",
+    b"=",
+    b'=""',
+    b'=" , "',
+    b"=set-cookie",
+]
+NO_LISTS += [b"=yes", b'="on"', b'="a b"', b'="a, *"', b"=False", b'="none"']
+
+
+@pytest.mark.parametrize("name", [b"private", b"no-cache"])
+@pytest.mark.parametrize("argument", NO_LISTS)
+def test_what_lists_no_fields_is_the_directive_itself(name: bytes, argument: bytes) -> None:
+    assert control(b"max-age=60, " + name + argument)[name] is None
+    assert control(name + b'="a", ' + name + argument, name + b'="b"')[name] is None
+    assert control(name + b'="a , B"')[name] == b"a , B"
+
+
+@pytest.mark.parametrize("argument", [b"", b"=?1", b'="true"', b'="*"', b'=""'])
+def test_so_it_is_in_a_targeted_field(argument: bytes) -> None:
+    for name in (b"private", b"no-cache"):
+        found = targeted(((b"cdn-cache-control", b"max-age=60, " + name + argument),), b"cdn-cache-control")
+        assert found is not None and found.values[name] is None
 
 
 @pytest.mark.parametrize(

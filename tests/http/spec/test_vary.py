@@ -37,6 +37,35 @@ def test_two_lines_are_not_the_one_line_that_they_would_be_together() -> None:
     assert nominated(twice, (b"a",)) != nominated(once, (b"a",))
 
 
+SPELLINGS = [
+    ((b"x-a", b"1"),),
+    ((b"x_a", b"1"),),
+    ((b"x-a", b"1"), (b"x_a", b"2")),
+    ((b"x_a", b"2"), (b"x-a", b"1")),
+    ((b"x-a", b"2"), (b"x_a", b"1")),
+    ((b"x-a", b"1"), (b"x-a", b"2")),
+    ((b"x_a", b"1"), (b"x_a", b"2")),
+    ((b"x-a", b"1, 2"),),
+    ((b"x_a", b"1, 2"),),
+    (),
+]
+
+
+@pytest.mark.parametrize("names", [(b"x-a",), (b"x_a",), (b"x-a", b"x_a")])
+def test_a_name_with_underscores_is_one_more_spelling_of_a_name_with_dashes(names: tuple[bytes, ...]) -> None:
+    found = [nominated(fields, names) for fields in SPELLINGS]
+    assert len({repr(one) for one in found}) == len(SPELLINGS)
+
+
+def test_underscores_in_other_fields_change_nothing() -> None:
+    plain = ((b"x-a", b"1, 2"), (b"b", b"3"))
+    assert nominated((*plain, (b"y_a", b"4")), (b"b", b"c-d", b"x-a")) == nominated(
+        plain, (b"b", b"c-d", b"x-a")
+    )
+    many = tuple(b"n%d" % number for number in range(20))
+    assert nominated((*plain, (b"y_a", b"4")), (*many, b"x-a")) == nominated(plain, (*many, b"x-a"))
+
+
 @pytest.mark.parametrize(
     ("name", "one", "other"),
     [
