@@ -104,9 +104,7 @@ class Fetch:
             leave_to_readers(exchange, self._cache.waiting_for(self._name, but=self))
 
     async def leave_cancelled(self) -> None:
-        """The request was cancelled. As without a cache, its call of the application is cancelled, too, before its
-        resources are taken away; but not if others wait for the response.
-        """
+        """As without a cache, its call of the application is cancelled first; but not if others wait for it."""
         self.leave()
         exchange = self._exchange
         if exchange and not exchange.task.done() and not self._is_for_others():

@@ -9,6 +9,7 @@ the same leases, wake-ups and fences. RFC 9111 decides what may be stored and se
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -127,7 +128,6 @@ class StampedeMiddleware:
             if is_safe(scope["method"]):
                 await self._app(scope, receive, send)
             else:
-                running_loop()
                 await changing_others(self._app, scope, receive, send, self.cache, self._paths)
             return
         if self._known_by is not None and is_safe(scope["method"]) and _has_one(scope, self._known_by):
@@ -144,7 +144,7 @@ class StampedeMiddleware:
         if target is None or (not served and is_safe(method)):
             await self._app(scope, receive, send)
             return
-        running_loop()  # else an application of trio's changes its data, and the invalidation fails
+        asyncio._get_running_loop() or running_loop()  # without one, data would change before the error
         choice = _NO_ROUTE
         if self.settings.routes or cache.routing.has_users:
             choice = cache.routing.choose(scope, fields, names, target)

@@ -25,6 +25,7 @@ from stampede_guard.values.codec import codec_for
 from tests.support.clock import Clock
 from tests.support.encryption import Rot
 from tests.support.gate import Gate, soon, until
+from tests.support.guards import Guards
 from tests.support.inside import comparisons_of
 
 TAGS = ((), ("a", "b:{number}"))
@@ -316,3 +317,14 @@ async def test_a_client_of_an_application_gets_such_values() -> None:
     await guard.aclose()
     assert answers == [{"name": "1"}, {"name": "1"}, {"name": "1"}, {"name": "2"}]
     assert ran == [1, 2]
+
+
+async def test_a_failure_of_a_function_with_tags_is_its_own_error(guards: Guards) -> None:
+    async def fail() -> int:
+        raise LookupError("no such shelf")
+
+    for guard in (guards.guard(), guards.guard(error_ttl=60.0)):
+        call = guard.locked_cache(name="shelf", tags=("shelf",))(fail)
+        for _ in range(2):
+            with pytest.raises(LookupError, match="no such shelf"):
+                await call()

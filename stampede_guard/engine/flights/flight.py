@@ -333,10 +333,9 @@ class Flight:
             self.passengers.send_away(but=self.passengers.next_idle())
         versions = await versions_before(self._runtime, self, grant)
         result = await self.computation.run(grant)
-        unstorable = (
-            result.body if isinstance(result, Result) and isinstance(result.body, Unstorable) else None
-        )
-        if self.tags and isinstance(result, Result):
+        body = result.body if isinstance(result, Result) else None
+        unstorable = body if isinstance(body, Unstorable) else None
+        if self.tags and isinstance(result, Result) and result.error is None:
             result = result._replace(
                 body=resealed(result.body, versions)
                 if unstorable is None

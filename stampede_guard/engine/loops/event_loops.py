@@ -78,7 +78,7 @@ class Runtimes:
 
     def here(self) -> Runtime:
         """The runtime of the running event loop. Raises `Misuse` where none of asyncio runs."""
-        loop = running_loop()
+        loop = asyncio._get_running_loop() or running_loop()
         current = self.current
         if current is not None and current.loop is loop:
             return current
