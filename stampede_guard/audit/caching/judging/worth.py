@@ -33,6 +33,9 @@ _ASIDE_PLACES = re.compile(
     r"(?:^|/)(?:metrics|prometheus|health\w*)\.py$",
     re.I,
 )
+_FEW_PLACES = frozenset(
+    "admin admins administration backoffice staff commands scripts script migrations alembic".split()
+)
 # In `tasks/views.py` these are what the pages show.
 _ASIDE_WORK = re.compile(r"task|job|worker|bot|consumer", re.I)
 _WHOLE = re.compile(
@@ -169,6 +172,15 @@ def is_aside(module: Module) -> bool:
     if _ASIDE_PLACES.search(place):
         return True
     return _ASIDE_WORK.search(place) is not None and not _WEB.search(place.rpartition("/")[2])
+
+
+def is_for_few(module: Module, function: Function | None) -> bool:
+    """Whether only administrators or commands run the code, by the names of its file and of the functions around it."""
+    folders, _, file = _place(module).rpartition("/")
+    named = {part for place in (*folders.split("/"), file.removesuffix(".py")) for part in words(place)}
+    if not _FEW_PLACES.isdisjoint(named):
+        return True
+    return function is not None and any(map(_is_for_staff, function.chain()))
 
 
 def _is_for_staff(function: Function) -> bool:
