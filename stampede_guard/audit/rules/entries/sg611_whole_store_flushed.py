@@ -56,8 +56,9 @@ RULE = Rule(
         instead="def refresh_prices():\n    update_prices()\n    cache.delete_many(price_keys())   # or a tag: "
         'guard.invalidate_tag("prices")',
         unless="Nothing else is in the database, and the misses are cheap. Commands, scripts and tests are left out.",
-        sure="High for `FLUSHDB` and for start-up hooks, else medium. Information, which fails no build, for a cache, and for "
-        "`FLUSHDB` in a function whose name says that it empties everything (`clear_cache`, `rebuild_all`, `reset`): "
+        sure="High for `FLUSHDB` and for start-up hooks, else medium. Information, "
+        "which fails no build, for a cache, and "
+        "for `FLUSHDB` in a function whose name says that it empties everything (`clear_cache`, `rebuild_all`): "
         "whoever calls it asks for that, so only look whether the database is its own. Not in a start-up hook.",
         fix="No automatic fix: the code does not say which entries are out of date.",
     ),
