@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stampede_guard.audit import editor, fixing, watching
+from stampede_guard.audit.callers import toned
 from stampede_guard.audit.config import Config, Misconfigured, load, load_file, selected
 from stampede_guard.audit.engine import AuditOptions, AuditResult, audit, audit_source
 from stampede_guard.audit.files import baseline, changes, suppressions
@@ -284,7 +285,8 @@ def _judge(
     whole = any(os.path.isdir(path) for path in given.paths)
     found = counted(outcome.findings, progress.files, whole=whole)
     files = with_project(progress.files, given.paths) if given.fix or given.diff else progress.files
-    outcome.findings = allowed(without_elected(found, progress.files), files)
+    found = toned(without_elected(found, progress.files), progress.files, given.paths, named=options.named)
+    outcome.findings = allowed(found, files)
     outcome.skipped = sorted([*outcome.skipped, *discovery.skipped])
     return outcome
 

@@ -14,8 +14,11 @@ _EXTRA = frozenset(
 )
 # Keys that only look like locks: marks of what was seen, limits, locked accounts. Whole words, or two in a row.
 _NOT = frozenset(
-    "secret nonce idempotent idempotency dedup deduplication seen processed apikey jti replay throttle cooldown "
-    "ratelimit lockout login unique notified block".split()
+    "secret nonce idempotent idempotency dedup dedupe deduplicate deduplication seen processed apikey jti replay "
+    "throttle cooldown ratelimit lockout login unique notified block".split()
+)
+_THROTTLES = frozenset(
+    "throttle throttled throttling ratelimit ratelimited cooldown debounce debounced".split()
 )
 _NOT_PAIRS = frozenset(
     "api key|once per|rate limit|locked until|locked account|locked user|locked out|account lock|user locked".split(
@@ -48,6 +51,14 @@ def is_other(text: str) -> bool:
         if not _NOT.isdisjoint(said) or any(" ".join(pair) in _NOT_PAIRS for pair in pairwise(said)):
             return True
     return False
+
+
+def limits_a_rate(function: Function) -> bool:
+    """`rate_limited(function)`, `throttle`: by the names of the function and of those around it."""
+    said = words(around(function))
+    return not _THROTTLES.isdisjoint(said) or any(
+        pair[0] == "rate" and "limit" in pair[1] for pair in pairwise(said)
+    )
 
 
 def around(function: Function | None) -> str:

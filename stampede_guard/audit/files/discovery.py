@@ -121,13 +121,23 @@ class Discovery:
 
 
 def _is_test(entry: os.DirEntry[str]) -> bool:
-    if _PERHAPS_TESTS.fullmatch(entry.name) is None or _TEST_FILE.fullmatch(entry.name):
-        return _TEST_FILE.fullmatch(entry.name) is not None
+    return _names_tests(entry.name, entry.path)
+
+
+def _names_tests(name: str, path: str) -> bool:
+    if _PERHAPS_TESTS.fullmatch(name) is None or _TEST_FILE.fullmatch(name):
+        return _TEST_FILE.fullmatch(name) is not None
     try:
-        data = read(entry.path)
+        data = read(path)
     except Unreadable:
         return False  # the run tells why
     return not data.strip() or _TESTS.search(data) is not None
+
+
+def is_of_tests(path: str) -> bool:
+    """Whether the walk leaves the file out as a test, by its name and its folders in the working directory."""
+    folders, _, name = relative(path).rpartition("/")
+    return not _TEST_FOLDERS.isdisjoint(folders.split("/")) or _names_tests(name, path)
 
 
 def matches(path: str, pattern: str) -> bool:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from stampede_guard.audit.files.discovery import Discovery
+from stampede_guard.audit.files.discovery import FOREIGN, Discovery
 
+# Templates, and what starts programs.
+_TEXTS = (
+    *(".html", ".htm", ".xml", ".txt", ".j2", ".jinja", ".jinja2", ".mako", ".pt"),
+    *(".toml", ".cfg", ".ini", ".yml", ".yaml", ".json", ".sh", ".env", "Procfile", "Dockerfile", "Makefile"),
+)
 _MARKERS = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
@@ -25,6 +31,16 @@ def with_project(files: list[str], paths: list[str]) -> list[str]:
                 known.add(real)
                 found.append(file)
     return found
+
+
+def texts_of(paths: list[str]) -> Iterator[str]:
+    """The templates and tables of settings of the projects of these paths: they may name functions, too."""
+    for root in sorted({_root(Path(os.path.abspath(path))) for path in paths}):
+        if root in _common_places():
+            continue
+        for folder, inner, names in os.walk(root):
+            inner[:] = [name for name in inner if name not in FOREIGN]
+            yield from (os.path.join(folder, name) for name in names if name.endswith(_TEXTS))
 
 
 def _common_places() -> set[Path]:

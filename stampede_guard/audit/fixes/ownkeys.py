@@ -19,6 +19,8 @@ _LETTERS = 4  # from this length on, a constant part of a key is searched in oth
 _DEPTH = 3
 # A field of `str.format` that does more than to insert its argument: "{:.1f}", "{0!r}", "{0.day}".
 _ROUNDS = re.compile(r"\{\d*[^\d}]")
+# `v3:thing:`: whoever changes what is stored counts it up, so it must not get lost.
+_VERSION = re.compile(r"(?:^|[^a-z0-9])(?:v|ver|version|rev)[-_:.]?\d+(?![a-z0-9])", re.IGNORECASE)
 _HERE_ONLY = frozenset("super locals vars globals __class__".split())
 _OF_QUERIES = frozenset(
     "all filter exclude order_by annotate defer only select_related prefetch_related distinct values values_list "
@@ -45,18 +47,29 @@ def keyed_parameters(fill: Fill) -> set[str] | None:
     for part in _parts(key):
         if isinstance(part, ast.Name) and part.id in function.parameters:
             found.add(part.id)
-        elif not isinstance(part, ast.Constant):
+        elif not isinstance(part, ast.Constant) or _says_a_version(part):
             return None
     return found if not found & stored_before(function, fill.read.call) else None
 
 
+def _says_a_version(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and _VERSION.search(str(node.value)) is not None
+
+
 def parts_from_elsewhere(fill: Fill, known: set[str]) -> set[str]:
-    """What the key contains beside these names: a module's variable, or a local name that has several values."""
+    """What the key contains beside these names: a module's variable, or a local name that has several values. Also a
+    version in its text.
+    """
     left, seen, found = list(fill.read.key), set[str](), set[str]()
     while left:
         part = left.pop()
         called = {
             id(node) for call in ast.walk(part) if isinstance(call, ast.Call) for node in ast.walk(call.func)
+        }
+        found |= {
+            repr(node.value)
+            for node in ast.walk(part)
+            if isinstance(node, ast.Constant) and _says_a_version(node)
         }
         for node in ast.walk(part):
             if not isinstance(node, ast.Name) or id(node) in called or node.id in known | seen:
@@ -83,8 +96,11 @@ def _parts(key: ast.expr) -> Iterator[ast.expr]:
         case ast.Call(func=ast.Name(id="str"), args=[inner], keywords=[]):
             yield from _parts(inner)
         case ast.Call(
-            func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format"), args=args, keywords=[]
+            func=ast.Attribute(value=ast.Constant(value=str(text)) as plain, attr="format"),
+            args=args,
+            keywords=[],
         ) if not _ROUNDS.search(text):
+            yield plain
             for inner in args:
                 yield from _parts(inner)
         case _:

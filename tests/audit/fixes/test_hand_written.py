@@ -52,6 +52,11 @@ def of_key(key: str, parameters: str = "day: str", before: str = "") -> str:
         'f"sales:{day!r}"',
         '"sales:{:.1f}".format(day)',
         '"sales:{0!r}".format(day)',
+        # Whoever changes what is stored counts the version up.
+        'f"v3:sales:{day}"',
+        'f"sales_v3:{day}"',
+        '"sales:v3:" + day',
+        '"sales:version-3:{}".format(day)',
     ],
 )
 def test_a_key_with_more_than_unchanged_parameters_stays_as_it_was(key: str) -> None:
@@ -186,6 +191,7 @@ def test_one_name_for_the_hit_and_the_miss(miss: str) -> None:
         ('f"{tenant}:{function.__name__}:{args}"', False),
         ('f"{g.tenant}:{function.__name__}:{args}"', False),
         ('f"{VERSION}:{function.__name__}:{args}"', False),
+        ('f"v3:{function.__name__}:{args}"', False),
         ("made(tenant, args)", False),
     ],
 )

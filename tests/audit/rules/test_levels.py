@@ -64,6 +64,15 @@ def level(
             "path": "shop/views.py",
             "parameters": ", id=None",
         },
+        # A token of a chain of blocks is nobody's, and a key without a field is one text.
+        {
+            "compute": "found = Order.objects.aggregate(Sum('price'))",
+            "name": "total_sold",
+            "path": "shop/views.py",
+            "parameters": ", tokenId",
+            "key": 'f"sold:{tokenId}"',
+        },
+        {"compute": "found = requests.get(ADDRESS).text", "path": "shop/views.py", "key": 'f"user_pages"'},
         # In `tasks/views.py` tasks are what the page shows.
         {"compute": "found = requests.get(ADDRESS).text", "path": "shop/tasks/views.py"},
     ],
@@ -97,6 +106,8 @@ def test_much_work_or_slow_work_that_a_request_waits_for_is_a_warning(fill: dict
         {"compute": "found = session.get('basket')", "path": "shop/views.py"},
         # A page of few rows repeats little.
         {"compute": "found = [Line.objects.get(id=o.id) for o in orders[:5]]", "path": "shop/views.py"},
+        # A name of sums adds nothing to one COUNT.
+        {"compute": "found = Order.objects.filter(paid=True).count()", "name": "total_sold"},
         # Folders far above say what the project is called, and not what the file does.
         {"compute": "found = requests.get(ADDRESS).text", "path": "the-api/src/shop/catalog/pages.py"},
     ],
@@ -302,6 +313,145 @@ def test_pages_for_administrators_or_one_role_are_information(check: str, wanted
 
 
 @pytest.mark.parametrize(
+    ("decorator", "text", "wanted"),
+    [
+        ('@view_config(name="orders")', "pass", "warning"),
+        ('@view_config(name="orders", http_cache=3600)', "pass", "information"),
+        ("@cache_control(max_age=60)", "pass", "information"),
+        ("@require_GET", 'shown = request.GET.get("page")', "warning"),
+        ("@require_GET", 'shown = request.GET.get("q")', "information"),
+    ],
+)
+def test_pages_that_browsers_keep_or_that_show_a_text_are_information(
+    decorator: str, text: str, wanted: str
+) -> None:
+    source = f"""
+    from django.core.cache import cache
+
+    {decorator}
+    def orders(request):
+        {text}
+        found = cache.get("orders")
+        if found is None:
+            found = Order.objects.annotate(Count("lines"))
+            cache.set("orders", found, 60)
+        return found
+    """
+    (finding,) = audit_source("shop/views.py", dedent(source).encode()).findings
+    assert (finding.code, finding.level) == ("SG201", wanted)
+
+
+@pytest.mark.parametrize(
+    ("route", "key", "wanted"),
+    [
+        ('post("/orders")', 'f"orders:{digest(asked)}"', "information"),
+        ('post("/orders/{asked}")', 'f"orders:{digest(asked)}"', "warning"),
+        ('get("/orders")', 'f"orders:{digest(asked)}"', "warning"),
+        ('post("/orders")', '"orders"', "warning"),
+    ],
+)
+def test_entries_of_what_one_caller_sends_are_information(route: str, key: str, wanted: str) -> None:
+    source = f"""
+    from django.core.cache import cache
+
+    @router.{route}
+    def orders(asked):
+        found = cache.get({key})
+        if found is None:
+            found = [requests.get(ADDRESS).text, Order.objects.annotate(Count("lines"))]
+            cache.set({key}, found, 60)
+        return found
+    """
+    (finding,) = audit_source("shop/views.py", dedent(source).encode()).findings
+    assert (finding.code, finding.level) == ("SG201", wanted)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "wanted"), [("60", "warning"), ("86400", "information")], ids=["a minute", "a day"]
+)
+def test_a_miss_of_a_helper_is_what_the_given_function_does(seconds: str, wanted: str) -> None:
+    source = f"""
+    from django.core.cache import cache
+
+    def get_or_load(key, load, seconds):
+        found = cache.get(key)
+        if found is None:
+            found = load()
+            cache.set(key, found, seconds)
+        return found
+
+    def sold():
+        return Order.objects.aggregate(Sum("price"))
+
+    def page(request):
+        shown = requests.get(ADDRESS).text, Person.objects.annotate(Count("orders"))
+        return render(shown, get_or_load("sold", sold, {seconds}))
+    """
+    options = AuditOptions(codes=frozenset(("SG202",)))
+    (finding,) = audit_source("shop/views.py", dedent(source).encode(), options).findings
+    assert (finding.code, finding.level) == ("SG202", wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("clear_cache", "information"),
+        ("rebuild_all", "information"),
+        ("refresh_prices", "warning"),
+        ("clear_orders", "warning"),
+    ],
+)
+def test_who_asks_for_an_empty_store_gets_it(name: str, wanted: str) -> None:
+    source = f"import redis\nclient = redis.Redis()\n\ndef {name}():\n    client.flushdb()\n"
+    (finding,) = audit_source("shop/prices.py", source.encode()).findings
+    assert (finding.code, finding.level) == ("SG611", wanted)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "seconds", "wanted"),
+    [
+        ("request, order", "600", "information"),
+        ("request, order", "30", "warning"),
+        ("order", "600", "warning"),
+    ],
+)
+def test_a_lock_that_outlasts_its_request_is_information(parameters: str, seconds: str, wanted: str) -> None:
+    source = f"""
+    from django.core.cache import cache
+
+    def pay({parameters}):
+        if not cache.add("lock:pay", 1, {seconds}):
+            return None
+        try:
+            return charge(order)
+        finally:
+            cache.delete("lock:pay")
+    """
+    (finding,) = audit_source("shop/pay.py", dedent(source).encode()).findings
+    assert (finding.code, finding.level) == ("SG302", wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("once_a_minute_lock", "warning"), ("rate_limited", "information")]
+)
+def test_a_race_of_a_limited_rate_is_information(name: str, wanted: str) -> None:
+    source = f"""
+    from django.core.cache import cache
+
+    def {name}(function):
+        def wrapper(*args):
+            if cache.get("running"):
+                return None
+            cache.set("running", "1", 60)
+            return function(*args)
+
+        return wrapper
+    """
+    (finding,) = audit_source("shop/rates.py", dedent(source).encode()).findings
+    assert (finding.code, finding.level) == ("SG305", wanted)
+
+
+@pytest.mark.parametrize(
     ("default", "wanted"),
     [
         ("lambda: Order.objects.count()", "warning"),
@@ -329,6 +479,7 @@ def test_a_miss_of_get_or_set_is_its_default(default: str, wanted: str) -> None:
     [
         ('"sold"', "", "Order.objects.filter(day=today()).count()", "warning"),
         ('f"sold:{user_id}"', ", user_id", "Order.objects.filter(user=user_id).count()", "information"),
+        ('"examples"', "", "list(Example.objects.all())", "information"),
     ],
 )
 def test_a_falsy_miss_warns_without_a_herd(key: str, parameters: str, compute: str, wanted: str) -> None:

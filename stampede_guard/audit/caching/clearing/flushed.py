@@ -10,10 +10,11 @@ from typing import Literal
 
 from stampede_guard.audit.caching.clearing.reached import is_a_program
 from stampede_guard.audit.caching.reexported import library_name, made_elsewhere
-from stampede_guard.audit.source.model import Function, Module
+from stampede_guard.audit.source.model import Function, Module, owner_class
 from stampede_guard.audit.source.origins import origin
 from stampede_guard.audit.source.programs import is_started_by_hand
 from stampede_guard.audit.source.startup import is_elected, started
+from stampede_guard.audit.source.words import words
 
 CALLS = re.compile(r"\b(?:flush_?(?:db|all)|clear)\s*\(|FLUSH(?:DB|ALL)", re.IGNORECASE)
 _COMMANDS = frozenset(("flushdb", "flushall", "flush_db", "flush_all"))
@@ -23,6 +24,11 @@ _LIBRARIES = re.compile(
 # Functions that are there to empty a store of its own: tests, resets of a development server.
 _RESETS = re.compile(
     r"(?:^|_)(?:test|tests|teardown|tear|fixture|dev|debug|demo|seed|wipe|nuke)(?:_|$)", re.IGNORECASE
+)
+
+_EMPTIES = frozenset("clear flush empty purge reset rebuild drop wipe invalidate forget".split())
+_ALL = frozenset(
+    "all cache caches everything store database db redis index indexes indices keys entries".split()
 )
 
 What = Literal["store", "cache"]
@@ -35,6 +41,14 @@ class Flush:
     # The keys of everything in the database, or the entries of a cache.
     what: What
     at_start: bool
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the function's name says that everything goes: `clear_cache`, `rebuild_all`, `RedisCache.clear`."""
+        said = words(self.function.name)
+        cls = owner_class(self.function)
+        of = {*said[1:], *(words(cls.name) if cls is not None else ())}
+        return said[:1] != () and said[0] in _EMPTIES and (len(said) == 1 or not _ALL.isdisjoint(of))
 
 
 def flushes(module: Module) -> Iterator[Flush]:

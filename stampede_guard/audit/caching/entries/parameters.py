@@ -18,8 +18,10 @@ _HANDLES = frozenset(
     "supplier handler tasks response resp self cls mcs sender signal task scheduler worker tracer span stream "
     "driver browser page_object transport gateway publisher broker queue sdk dao crud database graph llm embedder "
     "wrapped view renderer resolver reader writer lock model models class klass serializer queryset qs form schema "
-    "args kwargs".split()
+    "args kwargs helper rpc web3 w3 toolkit facade".split()
 )
+# `state_contract_obj` is a contract.
+_TAILS = frozenset("obj object instance inst impl".split())
 # Parameters that say how, or whether the cache is asked.
 _SWITCHES = frozenset(
     "force refresh reload bypass skip fresh verbose debug quiet silent dry ttl timeout expire expires expiry "
@@ -37,7 +39,7 @@ _HANDLE_CLASSES = re.compile(
     r"(?:Session|Client|Connection|Redis|Pool|Service|Services|Repository|Repo|Manager|UnitOfWork|Engine|Logger|Tasks|"
     r"Response|Settings|Config|Callable|Cursor|Database|Storage|Store|Backend|Adapter|Gateway|Fetcher|Loader|Provider|"
     r"Factory|Broker|Bot|App|FastAPI|Flask|Lock|Semaphore|Executor|Cache|Driver|API|Api|DAO|UOW|Context|Registry|"
-    r"HTTPAdapter|Awaitable|Coroutine|Type|type)$"
+    r"Helper|Facade|HTTPAdapter|Awaitable|Coroutine|Type|type)$"
 )
 _PLAIN = frozenset(
     "str int float bool date datetime UUID uuid Decimal list dict set tuple List Dict Set Tuple Sequence Enum".split()
@@ -82,7 +84,10 @@ def is_aside(module: Module, function: Function, name: str) -> bool:
         return False
     if of and _HANDLE_CLASSES.search(of):
         return True
-    if said[-1] in _HANDLES or (said[0] in _HANDLES and len(said) == 1):
+    kind = said[:-1] if len(said) > 1 and said[-1] in _TAILS else said
+    if "contract" in kind and any(path(call.func).startswith(f"{name}.functions.") for call in scope.calls):
+        return True  # of a chain of blocks: its functions are remote calls
+    if kind[-1] in _HANDLES or (said[0] in _HANDLES and len(said) == 1):
         return True
     if _is_injected(scope, declared):
         return (_IDENTITIES | _ASKED).isdisjoint((*said, *words(of)))

@@ -83,9 +83,16 @@ class Effort:
     rows: int = 0
     # Joins, groups and aggregates.
     sums: int = 0
+    # Of the sums: a plain COUNT of one table.
+    counts: int = 0
     remote: int = 0
     # Queries, requests and functions with such inside a loop.
     repeated: int = 0
+
+    @property
+    def is_one_count(self) -> bool:
+        """`Order.objects.count()`, and nothing else."""
+        return self.queries == self.sums == self.counts == 1 and not self.remote and not self.repeated
 
     def add(self, other: Effort) -> None:
         for name in self.__dataclass_fields__:
@@ -170,6 +177,7 @@ def _asked(module: Module, function: Function, call: ast.Call, chain: list[ast.C
     elif not _continues(chain) and not dotted.startswith("select()"):
         return found
     found.sums = sums + joins
+    found.counts = int(counts and not joins and _SUMS.isdisjoint(names))
     return found
 
 

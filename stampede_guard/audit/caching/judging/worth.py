@@ -19,6 +19,9 @@ from stampede_guard.audit.source.words import last, names_in, path, words
 # From so many points on, a finding is a warning.
 _WARNED = 3
 _MUCH, _SOME = 12, 8  # calls that do some work
+# Where each call computes, and not only a herd.
+_EACH_TIME = 2
+_FOR_ONE = 6  # points: hardly two callers have the same key at the same time
 _LISTS = 3  # queries for more than one row
 _DAY = 86_400  # seconds
 _DEPTH = 3
@@ -33,6 +36,9 @@ _ASIDE_PLACES = re.compile(
     r"(?:^|/)(?:metrics|prometheus|health\w*)\.py$",
     re.I,
 )
+_FEW_PLACES = frozenset(
+    "admin admins administration backoffice staff commands scripts script migrations alembic".split()
+)
 # In `tasks/views.py` these are what the pages show.
 _ASIDE_WORK = re.compile(r"task|job|worker|bot|consumer", re.I)
 _WHOLE = re.compile(
@@ -41,7 +47,9 @@ _WHOLE = re.compile(
     re.I,
 )
 _USER = re.compile(
-    r"user|(?<!db_)session(?!_?(?:factory|maker|local))|account|member|token|email|profile|owner|tenant|workspace|"
+    r"user|(?<!db_)session(?!_?(?:factory|maker|local))|account|member|"
+    # Those of a chain of blocks are nobody's.
+    r"token(?!_?(?:ids?|names?|symbols?|suppl|pric|box|pool|pair|address|count|metadata|contract))|email|profile|owner|tenant|workspace|"
     r"customer|viewer|permission",
     re.I,
 )
@@ -49,6 +57,8 @@ _USERS = frozenset("user account member profile customer viewer session".split()
 _TEXTS = frozenset(
     "q query search search_term search_query term text phrase keyword keywords prompt question".split()
 )
+_QUERIES = ("request.GET", "request.args", "request.query_params", "request.query", "request.POST")
+_HTTP_CACHES = frozenset(("http_cache", "max_age", "s_maxage"))
 # The names of one thing of many: `order_id`, `slug`.
 _ONE = re.compile(r"(?:^|_)(?:id|pk|slug|uuid|guid|hash|name|ip|key|address|url|height|number)$")
 # What most frameworks hand in: no part of a key that callers choose.
@@ -71,15 +81,18 @@ def level_of(
     key: tuple[ast.expr, ...] = (),
     between: tuple[ast.expr, ast.expr] | None = None,
     lifetime: ast.expr | None = None,
+    asked_by: tuple[Module, Function] | None = None,
 ) -> Level:
     """A warning if a reviewer would probably comment on the herd of this function.
 
     Without a key, its parameters are the key. `between` are the read and the write: a miss is what lies between them.
-    `lifetime` is the call that may name how long an entry lives.
+    `lifetime` is the call that may name how long an entry lives. `asked_by` has it computed, if it is another one.
     """
     if function is None:
         return "information"
     found = facts(module, function, key, between, lifetime)
+    if asked_by is not None:
+        found["serving"] |= int(serves(*asked_by) or _is_of_view(asked_by[1]))
     return "warning" if sum(found.values()) >= _WARNED else "information"
 
 
@@ -89,7 +102,7 @@ def level_unless_little(module: Module, function: Function, *, lifetime: ast.exp
     For a cache on an endpoint that joins no callers at all: its work may be in a file that is not in sight.
     """
     found = facts(module, function, (), None, lifetime)
-    little = any(found[fact] < 0 for fact in ("rows", "aside", "user", "text"))
+    little = any(found[fact] < 0 for fact in ("rows", "aside", "user", "text", "sent"))
     return "information" if little and sum(found.values()) < _WARNED else "warning"
 
 
@@ -110,9 +123,11 @@ def _computes_what_is_given(function: Function) -> bool:
 
 
 def costs_little(module: Module, function: Function, read: Access, write: Access) -> bool:
-    """Whether even a miss at each call costs little: one row, or the entry of one user."""
+    """Whether even a miss at each call costs little: one row, the entry of one user, or no work that shows."""
     found = facts(module, function, read.key, (read.call, write.call), write.call)
-    return found["rows"] + found["user"] + found["text"] < 0
+    if found["rows"] + found["user"] + found["text"] + found["sent"] < 0:
+        return True
+    return not _computes_what_is_given(function) and sum(found.values()) < _EACH_TIME
 
 
 def facts(
@@ -132,8 +147,10 @@ def facts(
         "aside": -9 if _is_for_staff(function) else -3 * is_aside(module),
         # Another service is slow, and so callers of one key meet there.
         "apart": 0 if made.remote else -2 if _is_of_row(function) else one,
-        "user": -4 * (any(map(_USER.search, said)) or _is_of_user(function)),
-        "text": -4 * (not _TEXTS.isdisjoint(said)),
+        "fronted": 0 if made.remote else -2 * _is_kept_by_browsers(function),
+        "user": -_FOR_ONE * (any(map(_USER.search, said)) or _is_of_user(function)),
+        "text": -4 * (not _TEXTS.isdisjoint(said) or _asks_for_a_text(function)),
+        "sent": -_FOR_ONE * (bool(key) and _is_posted(function, chosen)),
         "day": -_lasts_a_day(module, lifetime),
     }
 
@@ -146,7 +163,7 @@ def _work(function: Function, made: Effort) -> dict[str, int]:
         "lists": int(made.queries - made.rows >= _LISTS),
         "some": int(made.calls >= _SOME),
         "much": 2 * (made.own >= _MUCH),
-        "whole": int(_WHOLE.search(function.name) is not None),
+        "whole": int(_WHOLE.search(function.name) is not None and not made.is_one_count),
         "rows": -2 * (made.rows >= made.queries > 0 and not made.remote and not made.sums),
     }
 
@@ -169,6 +186,15 @@ def is_aside(module: Module) -> bool:
     if _ASIDE_PLACES.search(place):
         return True
     return _ASIDE_WORK.search(place) is not None and not _WEB.search(place.rpartition("/")[2])
+
+
+def is_for_few(module: Module, function: Function | None) -> bool:
+    """Whether only administrators or commands run the code, by the names of its file and of the functions around it."""
+    folders, _, file = _place(module).rpartition("/")
+    named = {part for place in (*folders.split("/"), file.removesuffix(".py")) for part in words(place)}
+    if not _FEW_PLACES.isdisjoint(named):
+        return True
+    return function is not None and any(map(_is_for_staff, function.chain()))
 
 
 def _is_for_staff(function: Function) -> bool:
@@ -209,6 +235,45 @@ def _leaves(node: ast.stmt) -> bool:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         return last(path(node.value.func)) == "abort"
     return isinstance(node, ast.Return | ast.Raise)
+
+
+def _is_kept_by_browsers(function: Function) -> bool:
+    """`@view_config(http_cache=3600)`, `@cache_control(max_age=60)`: browsers and proxies keep the page, too."""
+    return any(
+        last(path(decorator.func)) == "cache_control"
+        or any(keyword.arg in _HTTP_CACHES for keyword in decorator.keywords)
+        for decorator in function.node.decorator_list
+        if isinstance(decorator, ast.Call)
+    )
+
+
+def _asks_for_a_text(function: Function) -> bool:
+    """A view that reads `request.GET.get("q")`: its page is kept for each text."""
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and path(call.func.value).endswith(_QUERIES)
+        and call.args
+        and isinstance(call.args[0], ast.Constant)
+        and call.args[0].value in _TEXTS
+        for call in function.calls
+    )
+
+
+def _is_posted(function: Function, chosen: set[str]) -> bool:
+    """A route for POST only, whose key is made of more than its address: of what one caller sends."""
+    asked = [
+        (last(path(decorator.func)), _address(decorator))
+        for decorator in function.node.decorator_list
+        if isinstance(decorator, ast.Call) and _address(decorator).startswith("/")
+    ]
+    sent = chosen - {name for _verb, address in asked for name in re.findall(r"\w+", address)}
+    return bool(sent) and {verb for verb, _address in asked} == {"post"}
+
+
+def _address(route: ast.Call) -> str:
+    """`"/orders/{order}"`, the first argument of a route."""
+    given = route.args[0] if route.args else None
+    return given.value if isinstance(given, ast.Constant) and isinstance(given.value, str) else ""
 
 
 def _is_of_view(function: Function) -> bool:
@@ -269,7 +334,9 @@ def _is_fixed(module: Module, function: Function, key: tuple[ast.expr, ...]) -> 
     }
     constants |= {name for name, value in module.values.items() if isinstance(value, ast.Constant)}
     return all(
-        isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in constants)
+        isinstance(node, ast.Constant)
+        or (isinstance(node, ast.Name) and node.id in constants)
+        or (isinstance(node, ast.JoinedStr) and all(isinstance(part, ast.Constant) for part in node.values))
         for node in key
     )
 
@@ -303,17 +370,18 @@ def _lasts_a_day(module: Module, call: ast.AST | None) -> bool:
     if not isinstance(call, ast.Call):
         return False
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    return any(_number(module, value) >= _DAY for value in given)
+    return any(number(module, value) >= _DAY for value in given)
 
 
-def _number(module: Module, node: ast.expr) -> float:
+def number(module: Module, node: ast.expr) -> float:
+    """The value of a number, a product of numbers, or a constant of the module; 0 if it is something else."""
     match node:
         case ast.Constant(value=int() | float() as value):
             return float(value)
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return _number(module, left) * _number(module, right)
+            return number(module, left) * number(module, right)
         case ast.Name(id=name) if name in module.values and module.values[name] is not node:
             known = module.values[name]
-            return 0.0 if isinstance(known, ast.Name) else _number(module, known)
+            return 0.0 if isinstance(known, ast.Name) else number(module, known)
         case _:
             return 0.0

@@ -105,8 +105,8 @@ RULE = Rule(
         sure=(
             "Medium for values filled by hand and for fastapi-cache, whose key builder another file may set, high for "
             "other decorators. What flows into the value and the key is followed "
-            "through the function. Handles (sessions, clients, functions), switches (`force`, `timeout`), inputs "
-            "that a "
+            "through the function. Handles (sessions, clients, helpers, functions), switches (`force`, `timeout`), "
+            "inputs that a "
             "found value is compared with, what all objects of a class share, and what describes an object whose "
             "id is in the key are left out. "
             "Low, and so "

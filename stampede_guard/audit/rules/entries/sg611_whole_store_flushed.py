@@ -26,7 +26,7 @@ def check(module: Module) -> Iterator[Violation]:
             node=one.call,
             message=f"{who} drops {_LOST[one.what]}",
             confidence="high" if one.what == "store" or one.at_start else "medium",
-            level="warning" if one.what == "store" or one.at_start else "information",
+            level="warning" if one.at_start or (one.what == "store" and not one.is_told) else "information",
             function=owned_name(one.function),
         )
 
@@ -56,7 +56,10 @@ RULE = Rule(
         instead="def refresh_prices():\n    update_prices()\n    cache.delete_many(price_keys())   # or a tag: "
         'guard.invalidate_tag("prices")',
         unless="Nothing else is in the database, and the misses are cheap. Commands, scripts and tests are left out.",
-        sure="High for `FLUSHDB` and for start-up hooks. Else medium, and information, which fails no build.",
+        sure="High for `FLUSHDB` and for start-up hooks, else medium. Information, "
+        "which fails no build, for a cache, and "
+        "for `FLUSHDB` in a function whose name says that it empties everything (`clear_cache`, `rebuild_all`): "
+        "whoever calls it asks for that, so only look whether the database is its own. Not in a start-up hook.",
         fix="No automatic fix: the code does not say which entries are out of date.",
     ),
 )

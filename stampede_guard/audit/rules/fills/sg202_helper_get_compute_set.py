@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching.across.given import HINT, given_fills
@@ -10,9 +11,10 @@ from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
 from stampede_guard.audit.caching.judging.cost import cost
 from stampede_guard.audit.caching.judging.rows import asks_for_one_row
 from stampede_guard.audit.caching.judging.worth import level_of, level_of_fill
+from stampede_guard.audit.finding import Level
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
-from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.model import Function, Module
 
 
 def check(module: Module) -> Iterator[Violation]:
@@ -30,7 +32,7 @@ def check(module: Module) -> Iterator[Violation]:
             cost=cost(fill.function.node),
         )
     for call, function, name, computing in given_fills(module):
-        levels = {level_of(module, function), *(level_of(*made) for made in computing)}
+        levels = {_level(module, function, call, *made) for made in computing}
         yield Violation(
             node=call,
             message=f"{what_is_cached(function)} fills a cache through {name} of the project, which has no lock: "
@@ -40,6 +42,13 @@ def check(module: Module) -> Iterator[Violation]:
             function=owned_name(function),
             cost=cost(function.node),
         )
+
+
+def _level(module: Module, function: Function, call: ast.Call, where: Module, computing: Function) -> Level:
+    """What the given function does is a miss. A lambda is a part of the function around the call."""
+    if computing is function:
+        return level_of(module, function, lifetime=call)
+    return level_of(where, computing, lifetime=call, asked_by=(module, function))
 
 
 RULE = Rule(
@@ -68,7 +77,8 @@ RULE = Rule(
         "show it, or suppress the finding on that line.",
         sure="Medium: the helpers are judged by their names and, if they are in the same file, by their "
         "code, whatever they are called. A helper that gets the computation as an "
-        "argument (`get_or_run(key, load)`) is followed to its file, and its uses are reported, too. "
+        "argument (`get_or_run(key, load)`) is followed to its file, and its uses are reported, too; a miss is then "
+        "what that function does. "
         "Low, and so not shown by default, if one query for one row is all that a miss costs: see SG201. "
         "Warning or information: see SG201, too.",
         fix="No automatic fix: the helpers are in other files, or have other callers. You must "

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.caching import lockuse
+from stampede_guard.audit.caching.judging.worth import number
 from stampede_guard.audit.caching.keys import skeleton
 from stampede_guard.audit.caching.locks import is_claim
 from stampede_guard.audit.caching.receivers import kind
@@ -25,6 +26,7 @@ _FORCES = re.compile(
     r"force|admin|init|setup|startup|clear|reset|flush|clean|purge|stale|test", re.IGNORECASE
 )
 _CLOCKS = frozenset("time monotonic perf_counter now utcnow".split())
+_LONG = 300  # seconds
 _DELETES = re.compile(r"delete|unlink")
 # WATCH makes the comparison and the following commands one transaction.
 _SCRIPTS = frozenset(("eval", "evalsha", "register_script", "fcall", "execute_command", "watch"))
@@ -43,13 +45,50 @@ def check(module: Module) -> Iterator[Violation]:
                 or _is_within_its_lifetime(module, function, call)
             ):
                 continue
+            lifetime = _lifetime(module, function, call.args[0])
+            if 0 < _hard_limit(module, function) <= lifetime:
+                continue
             if _frees_a_lock(module, function, call.args[0]):
                 yield Violation(
                     node=call,
                     message="this deletes a lock without comparing its token: a holder that is "
                     "late frees another holder's lock",
+                    level="information" if _outlasts_a_request(function, lifetime) else "warning",
                     function=function.name,
                 )
+
+
+def _lifetime(module: Module, function: Function, key: ast.expr) -> float:
+    """How many seconds the lock lives that this function takes; 0 if it is not seen."""
+    taken = [
+        call
+        for call in function.calls
+        if is_claim(module, call)
+        and lockuse.same_spelling(function, key, function, argument(call, 0, "name", "key"))
+    ]
+    given = [
+        part for call in taken for part in (*call.args[1:], *(keyword.value for keyword in call.keywords))
+    ]
+    return max((number(module, part) for part in given), default=0.0)
+
+
+def _hard_limit(module: Module, function: Function) -> float:
+    """`@shared_task(time_limit=900)`: a worker is killed then, so its task never is late."""
+    return max(
+        (
+            number(module, keyword.value)
+            for decorator in function.node.decorator_list
+            if isinstance(decorator, ast.Call)
+            for keyword in decorator.keywords
+            if keyword.arg == "time_limit"
+        ),
+        default=0.0,
+    )
+
+
+def _outlasts_a_request(function: Function, lifetime: float) -> bool:
+    """A lock of ten minutes around one request, which servers and browsers give up long before."""
+    return lifetime >= _LONG and any("request" in scope.parameters for scope in function.chain())
 
 
 def _is_within_its_lifetime(module: Module, function: Function, call: ast.Call) -> bool:
@@ -216,10 +255,12 @@ RULE = Rule(
         example="if await redis.set(lock, 1, nx=True, ex=30):\n    try: ...\n    finally:\n      "
         "  await redis.delete(lock)",
         instead="Store a random token, and delete with a script that compares it (or hold a lease: guard.single).",
-        unless="The deletion happens only some time before the lifetime ends, by a clock (not reported). "
+        unless="The deletion happens only some time before the lifetime ends, by a clock (not reported). The task is "
+        "killed before its lock ends (`time_limit=` of Celery, not reported). "
         "An operator frees the lock by hand: functions called force, clear, reset and the like are "
         "not reported.",
-        sure="High if the same function or class takes the lock, or is called release.",
+        sure="High if the same function or class takes the lock, or is called release. Information if a lock of five "
+        "minutes or more is held for one request: the server ends that first.",
         fix="Unsafe: the constant becomes a random token, and the deletion becomes a script that compares "
         "it (EVAL). One function must take a lock of a Redis client with `set(lock, 1, nx=True, ...)` "
         "and delete it afterwards. None if the value is not a constant, if two functions take and "

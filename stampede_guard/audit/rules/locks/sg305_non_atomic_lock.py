@@ -19,10 +19,12 @@ from stampede_guard.audit.fixes.flags import in_one_step
 from stampede_guard.audit.prefilter import STORES
 from stampede_guard.audit.rule import Documentation, Rule, Violation
 from stampede_guard.audit.source.model import Function, Module, argument, inside, position
-from stampede_guard.audit.source.words import last, path
+from stampede_guard.audit.source.words import last, path, words
 
 _SHORT = 30  # seconds
 _UPDATES = frozenset(("update", "aupdate", "update_one"))
+# `_cache_miss(key)` counts what happened.
+_COUNTS = frozenset("hit hits miss misses".split())
 _TOLD = (
     "two callers can both find no mark between this get and the set, and both send the message: SET NX marks in one "
     "step, before it is sent"
@@ -48,6 +50,7 @@ def check(module: Module) -> Iterator[Violation]:
                 and position(write.call) > position(read.call)
                 and same_key(function, read.key[:1], write.key[:1])
                 and _is_flag(module, write.call)
+                and _COUNTS.isdisjoint(words(write.helper)[-1:])
             ]
             if not taken:
                 continue
@@ -86,7 +89,11 @@ def _is_a_lock(module: Module, function: Function, read: Access, taken: Access) 
 
 
 def _level(module: Module, function: Function, read: Access, taken: Access) -> Level:
-    """A flag that is set last spares work as a cache entry does. One that guards a single UPDATE spares a write."""
+    """A flag that is set last spares work as a cache entry does. One that guards a single UPDATE spares a write, and
+    one that limits how often something is done lets it happen once more.
+    """
+    if lockuse.limits_a_rate(function):
+        return "information"
     guarded = states.worked_after(module, function, taken)
     if not guarded and _is_bare_mark(function, read.key[0]):
         return level_of_fill(module, function, read, taken)
@@ -197,7 +204,8 @@ RULE = Rule(
         "set without another question after `if flag: return`, under `if not flag:` or in its `else:`. After EXISTS, "
         "the value may be any. Also a mark that is set after "
         "a message was sent (`send_mail(...)`, `notify(...)`, `task.delay(...)`), as information. "
-        "Information if the flag only guards one UPDATE. A flag that is set after the work "
+        "Information if the flag only guards one UPDATE, or if the function's name says that it limits a rate: the "
+        "race then costs one more of it. A flag that is set after the work "
         "spares work like a cache entry, unless its name says lock: a warning if that is much work, see SG201.",
         fix="Unsafe: for a Redis client, `if redis.get(key): return` and the set with a TTL right after "
         "it become `if not redis.set(key, 1, ex=60, nx=True): return`. The same applies if the set is "

@@ -1,0 +1,14 @@
+from celery import shared_task
+from django.core.cache import cache
+
+LOCKED = 15 * 60
+
+
+@shared_task(bind=True, time_limit=900, soft_time_limit=840)
+def analyse(self):
+    if not cache.add("lock:analyse", "1", LOCKED):
+        return None
+    try:
+        return work()
+    finally:
+        cache.delete("lock:analyse")
