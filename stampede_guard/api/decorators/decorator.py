@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from stampede_guard.api.apps.routes import Endpoint
-from stampede_guard.api.decorators.callables import bound_objects, bound_values
+from stampede_guard.api.decorators.brought import bound_objects, bound_values
 from stampede_guard.api.decorators.dependencies import check_resources
 from stampede_guard.api.decorators.options import Options, refuse_one_callers_answer
 from stampede_guard.api.decorators.resources import inserted, with_resources
