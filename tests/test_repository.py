@@ -189,7 +189,7 @@ DOORS = {
     "modes": {
         "of", "of_caller", "samples", "of_all", "set_program", "switch", "bypassed", "bypassed_by", "shadow_report",
     },
-    "runs": {"in_thread", "batch", "compare_many", "compare_plain"},
+    "runs": {"in_thread", "batch", "outdate", "compare_many", "compare_plain"},
     "judged": {
         "read", "compute", "put", "put_grant", "refresh_behind", "last_seen", "is_computing", "replaced", "is_away",
         "now",

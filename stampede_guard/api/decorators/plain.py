@@ -127,8 +127,10 @@ class PlainFace(Face[P, R]):
 
         def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
             if self._mode_of_call(args, kwargs) in ("off", "shadow"):
-                return call(*args, **kwargs)
-            result: R = self._at_portal(through.refresh, args, kwargs)
+                result: R = call(*args, **kwargs)
+                portal().call(self._outdate, self._entries(args, kwargs))
+                return result
+            result = self._at_portal(through.refresh, args, kwargs)
             return result
 
         def with_info(*args: P.args, **kwargs: P.kwargs) -> CallInfo[R]:
