@@ -17,6 +17,7 @@ import asyncio
 import atexit
 import contextlib
 import contextvars
+import functools
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -178,20 +179,22 @@ class Portal:
         None: they are the same.
         """
         call, desk = self._begin(function), Desk()
-        call.when_done = desk.close
+        call.when_done, desk.give_up_call = desk.close, functools.partial(self._leave, call)
         try:
+            desk.enter()
             with _at(desk):
                 self._hand_over(call)
             while (work := _next(desk)) is not None:
                 try:
                     work.carry_out()
                 except BaseException:
-                    # Another caller may compute now: first this one's place is given up, then its computation.
                     self._leave(call)
                     work.give_up()
                     raise
-                if work.outcome is not None:
-                    return in_child(work.outcome()) if in_child is not None else cast("R", work.outcome())
+                if desk.outcome is not None:
+                    break
+            if desk.outcome is not None:
+                return in_child(desk.outcome()) if in_child is not None else cast("R", desk.outcome())
             result: R = call.outcome()
             return result
         except BaseException:
@@ -199,8 +202,9 @@ class Portal:
                 self._take_back(call)
             raise
         finally:
+            desk.leave()
             self._calls.discard(call)
-            del call
+            del call, desk
 
     def _begin(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> _Call:
         if threading.get_ident() == self._ident:
