@@ -122,7 +122,7 @@ class PlainFace(Face[P, R]):
             return result
 
         def invalidate(*args: P.args, **kwargs: P.kwargs) -> Invalidation:
-            result: Invalidation = portal().call(through.invalidate, *args, **kwargs)
+            result: Invalidation = portal().invalidate(through.invalidate, *args, **kwargs)
             return result
 
         def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
