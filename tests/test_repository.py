@@ -195,7 +195,7 @@ DOORS = {
         "now",
     },
     "near": {"find", "ask", "keep"},
-    "store": {"is_shared", "health", "check_health", "fresh_for", "note_refusal", "replaced_by", "servers"},
+    "store": {"is_shared", "is_empty", "health", "check_health", "fresh_for", "note_refusal", "replaced_by", "servers"},
     "tags": {"ask", "hold", "ensure", "local", "moment"},
 }  # fmt: skip
 """What faces may ask of `Engine`, and of each of its side doors. A further name needs a reason."""

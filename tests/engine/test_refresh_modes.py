@@ -89,6 +89,18 @@ async def test_after_a_refresh_no_later_call_gets_an_older_value(
     assert await ask() == 2
 
 
+async def test_a_refresh_in_mode_off_needs_no_key(guards: Guards) -> None:
+    guard = guards.guard()
+
+    @guard.locked_cache(ttl=300, name="p")
+    def read(thing: Any) -> int:
+        return 7
+
+    assert await asyncio.to_thread(read, 1) == 7
+    with in_mode(guard, "off"):
+        assert await asyncio.to_thread(read.refresh, object()) == 7
+
+
 @pytest.mark.parametrize("mode", ["bypass", "off"])
 async def test_the_older_value_is_gone_as_soon_as_the_store_is_back(mode: Mode) -> None:
     store, source = FaultyStore(), Source()
