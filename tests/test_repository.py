@@ -189,13 +189,13 @@ DOORS = {
     "modes": {
         "of", "of_caller", "samples", "of_all", "set_program", "switch", "bypassed", "bypassed_by", "shadow_report",
     },
-    "runs": {"in_thread", "batch", "compare_many", "compare_plain"},
+    "runs": {"in_thread", "batch", "outdate", "compare_many", "compare_plain"},
     "judged": {
         "read", "compute", "put", "put_grant", "refresh_behind", "last_seen", "is_computing", "replaced", "is_away",
         "now",
     },
     "near": {"find", "ask", "keep"},
-    "store": {"is_shared", "health", "check_health", "fresh_for", "note_refusal", "replaced_by", "servers"},
+    "store": {"is_shared", "is_empty", "health", "check_health", "fresh_for", "note_refusal", "replaced_by", "servers"},
     "tags": {"ask", "hold", "ensure", "local", "moment"},
 }  # fmt: skip
 """What faces may ask of `Engine`, and of each of its side doors. A further name needs a reason."""

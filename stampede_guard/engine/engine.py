@@ -34,7 +34,7 @@ from stampede_guard.engine.loops.event_loops import Runtimes
 from stampede_guard.engine.modes.resolver import ModeResolver
 from stampede_guard.engine.modes.shadow import ShadowCounts
 from stampede_guard.engine.putting import PutGrant
-from stampede_guard.engine.refreshing import refresh
+from stampede_guard.engine.refreshing import let_land, outdate_older, refresh
 from stampede_guard.engine.stats.counting import Sums
 from stampede_guard.engine.stats.watching import Watching
 from stampede_guard.engine.tags.late import EVERYWHERE, OF_ORIGIN, WINDOW, is_late
@@ -146,12 +146,20 @@ class Engine:
         return serving.serve_bypassed(runtime, plan, name, compute, within=frozenset(doors))
 
     async def refresh(self, plan: Plan, name: str, run: Run, *, mode: Mode | None = None) -> Any:
-        """Compute again; until then, callers get the old value. Without the store, this is a plain call."""
+        """Compute again; until then, callers get the old value.
+
+        In modes that do not use the store, the older value is invalidated: it is not served when the mode is on again.
+        """
         if mode is None:
             mode = self.modes.of_caller(plan, name)
-        if mode != "on":
-            return await self.serve(plan, name, run, mode=mode)
-        return await refresh(self._runtimes.here(), plan, name, run)
+        runtime = self._runtimes.here()
+        if mode == "on":
+            return await refresh(runtime, plan, name, run)
+        if mode == "bypass":
+            await let_land(runtime, plan, name, serving.bypassed_place(name, set(BYPASSED.get())))
+        value = await self.serve(plan, name, run, mode=mode)
+        await outdate_older(runtime, plan, name)
+        return value
 
     async def peek(self, plan: Plan, name: str, tags: tuple[str, ...] = ()) -> Any:
         """The fresh value, or `NOTHING`: in this mode and at this moment, a call would not be served from the store."""

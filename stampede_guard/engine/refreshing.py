@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from stampede_guard.core.caller import seconds_to_wait
+from stampede_guard.core.caller import seconds_to_wait, store_deadline
 from stampede_guard.core.states import FlightKind
 from stampede_guard.engine.calls import captured
 from stampede_guard.engine.flights.reentry import waiting_for
@@ -19,24 +20,14 @@ if TYPE_CHECKING:
     from stampede_guard.engine.loops.runtime import Runtime
     from stampede_guard.engine.plan import Plan, Run
 
-__all__ = ["refresh"]
+__all__ = ["let_land", "outdate_older", "refresh"]
 
 
 async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """Compute again even if a fresh value exists. Other callers get the old value until the new one is stored."""
     began = runtime.loop.time()
     runtime.obey()
-    before = runtime.flights.get(name)
-    if before is not None:
-        # Its computation may have begun before this call. The computation of the next flight begins after it.
-        with waiting_for(before, plan):
-            await before.landing.wait(seconds_to_wait("value", plan.policy))
-        if not before.landing.happened:
-            if runtime.hooks:
-                runtime.hooks.tell(TimedOut(plan.title, name, "wait_timeout"))
-                seconds = runtime.loop.time() - began
-                runtime.hooks.tell(Refreshed(plan.title, name, seconds, "timeout", before.id))
-            raise too_long(plan)
+    await let_land(runtime, plan, name, name)
     token, reading = 0, None
     if not runtime.away_for(name, tags_of(run)):
         try:
@@ -59,6 +50,51 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     if kept is False or (kept is None and await _has_none_since(runtime, name, token)):
         await runtime.outdate(name, plan.policy, late=flight.state.late)
     return value
+
+
+async def let_land(runtime: Runtime, plan: Plan, name: str, place: str) -> None:
+    """Wait for the flight at this place: its computation may have begun before this call. The computation of the next
+    flight begins after it. Raises `WaitTimeout`.
+    """
+    began, before = runtime.loop.time(), runtime.flights.get(place)
+    if before is None:
+        return
+    with waiting_for(before, plan):
+        await before.landing.wait(seconds_to_wait("value", plan.policy))
+    if not before.landing.happened:
+        if runtime.hooks:
+            runtime.hooks.tell(TimedOut(plan.title, name, "wait_timeout"))
+            seconds = runtime.loop.time() - began
+            runtime.hooks.tell(Refreshed(plan.title, name, seconds, "timeout", before.id))
+        raise too_long(plan)
+
+
+async def outdate_older(runtime: Runtime, plan: Plan, name: str) -> None:
+    """A value was computed anew past the store. What the store has is older, and no later caller may get it when the
+    mode is on again. Where nothing is stored or computed, nothing is written.
+    """
+    late = False
+    if not runtime.away_for(name):
+        try:
+            async with asyncio.timeout(store_deadline(late=False)):
+                # A full server may have evicted one of the two.
+                record, reading = await asyncio.gather(
+                    runtime.session.fence(name), runtime.session.read(name)
+                )
+        except TimeoutError:
+            late = True
+        except StoreError as error:
+            late = error.late
+        else:
+            if record is None and reading is None:
+                await runtime.replace(name, _nothing)
+                return
+    await runtime.outdate(name, plan.policy, late=late)
+
+
+async def _nothing() -> int:
+    """The change of an entry of which only this process may know."""
+    return 0
 
 
 async def _has_none_since(runtime: Runtime, name: str, token: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stampede_guard.core.caller import seconds_to_wait
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from stampede_guard.engine.plan import Plan, Run, Variables
 
 __all__ = [
-    "Seen", "after_failed_read", "after_read", "fly", "hit", "keep_near", "look_up", "ride", "serve", "serve_bypassed",
+    "Seen", "after_failed_read", "after_read", "bypassed_place", "fly", "hit", "keep_near", "look_up", "ride",
+    "serve", "serve_bypassed",
 ]  # fmt: skip
 
 
@@ -262,8 +263,16 @@ async def serve_bypassed(
     """
     if runtime.orders:
         runtime.obey()
-    apart = "".join(f"\0{number}" for number in sorted(map(id, within)))
-    return await _miss(runtime, plan, bypassed_name(name), run, kind="bypassed", apart=apart)
+    return await _miss(runtime, plan, bypassed_name(name), run, kind="bypassed", apart=_apart(within))
+
+
+def bypassed_place(name: str, within: Iterable[object]) -> str:
+    """The place of the flight that `serve_bypassed` finds."""
+    return bypassed_name(name) + _apart(within)
+
+
+def _apart(within: Iterable[object]) -> str:
+    return "".join(f"\0{number}" for number in sorted(map(id, within)))
 
 
 def _miss(

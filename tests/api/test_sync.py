@@ -532,6 +532,54 @@ def test_on_the_portals_own_thread_a_call_is_an_error_and_not_a_deadlock(guard: 
         outer(7)
 
 
+def test_what_the_collector_invalidates_on_the_portals_own_thread_is_invalidated(
+    guard: StampedeGuard,
+) -> None:
+    numbers = [1]
+
+    @guard.locked_cache(ttl=300)
+    def price(id: int) -> int:
+        return numbers[-1]
+
+    class Draft:
+        def __del__(self) -> None:
+            told.append(price.invalidate(7))
+
+    assert price(7) == 1
+    told: list[str] = []
+    draft = [Draft()]
+    numbers.append(2)
+    on_portal(draft.clear)  # the last reference is dropped there
+    assert told == ["pending"]
+    wait_until(lambda: not portal()._begun)
+    assert price(7) == 2
+
+
+def test_an_invalidation_that_fails_there_is_logged(
+    guard: StampedeGuard, caplog: pytest.LogCaptureFixture
+) -> None:
+    @guard.locked_cache(ttl=300)
+    def price(id: int) -> int:
+        return id
+
+    assert on_portal(lambda: price.invalidate(object())) == "pending"  # type: ignore[arg-type]
+    on_portal(lambda: None)
+    assert "an invalidation on the event loop of plain functions failed" in caplog.text
+
+
+def test_too_many_invalidations_there_are_refused(
+    guard: StampedeGuard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stampede_guard.engine.threads.portal.MOST_BEGUN", 1)
+
+    def two() -> None:
+        assert portal().invalidate(guard.invalidate, "a") == "pending"
+        with pytest.raises(Misuse, match="on stampede_guard's own event loop"):
+            portal().invalidate(guard.invalidate, "b")
+
+    on_portal(two)
+
+
 # --- interruptions ------------------------------------------------------------------------------------
 
 

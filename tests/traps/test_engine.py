@@ -28,6 +28,9 @@ class Database:
         self.computed = 0
         self.gate: Gate | None = None
 
+    def __cache_key__(self) -> str:
+        return "the database"  # the number is its content
+
     async def read(self) -> int:
         self.computed += 1
         seen, gate = self.number, self.gate

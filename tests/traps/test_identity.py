@@ -405,6 +405,9 @@ class Repository:
     def __init__(self, table: str) -> None:
         self.table = table
 
+    def __cache_key__(self) -> str:
+        return self.table
+
     async def read(self, id: int) -> str:
         return f"{self.table} {id}"
 

@@ -9,24 +9,18 @@ from __future__ import annotations
 import asyncio.coroutines
 import functools
 import inspect
-import types
 from collections.abc import Callable
 from typing import Any, cast
 
+from stampede_guard.api.decorators.brought import is_marked, mark_brought
 from stampede_guard.errors import Misuse
-from stampede_guard.values.arguments.binding import Bound
-from stampede_guard.values.arguments.captured import IMMUTABLE
 from stampede_guard.values.arguments.signatures import refuse_other_defaults, signature_of
 from stampede_guard.values.keys.naming import innermost
-from stampede_guard.values.parts.parts import Unkeyable, is_plain_object, text_of
 
-__all__ = ["as_function", "bound_objects", "bound_values", "is_coroutine_function"]
+__all__ = ["as_function", "is_coroutine_function"]
 
 _MARK: Any = getattr(asyncio.coroutines, "_is_coroutine", None)
 """How Cython, asgiref and mocks mark a coroutine function before Python 3.12."""
-
-_BOUND = "__stampede_guard_bound__"
-_OBJECTS = "__stampede_guard_objects__"
 
 
 def is_coroutine_function(function: Any) -> bool:
@@ -39,7 +33,7 @@ def is_coroutine_function(function: Any) -> bool:
         # `def wrapper(*args): return function(*args)` passes the coroutine on.
         inner = getattr(function, "__wrapped__", None)
         # For a wrapper made by `as_function`, its own kind counts.
-        return callable(inner) and not hasattr(function, _BOUND) and is_coroutine_function(inner)
+        return callable(inner) and not is_marked(function) and is_coroutine_function(inner)
     return callable(function) and _says_so(type(function).__call__)
 
 
@@ -64,69 +58,8 @@ def as_function(given: Any) -> Callable[..., Any]:
     named = inner if _is_function(inner) else type(inner).__call__
     functools.update_wrapper(whole, named)  # so that its annotations are found, too
     whole.__signature__ = signature
-    setattr(whole, _BOUND, bound_values(given))
-    setattr(whole, _OBJECTS, bound_objects(given))
+    mark_brought(whole, given)
     return cast("Callable[..., Any]", whole)
-
-
-def bound_values(function: Any) -> str:
-    """The text of a partial's positional arguments, for the key: no call can pass them again."""
-    if not isinstance(function, functools.partial):
-        return str(getattr(function, _BOUND, ""))
-    texts = [bound_values(function.func)]
-    for value in function.args:
-        try:
-            # The attributes of an object may have changed until the first call, which has them in its key.
-            is_followed = type(value) not in IMMUTABLE and _is_described(value)
-            texts.append(type(value).__qualname__ if is_followed else text_of(value))
-        except (Unkeyable, RecursionError):
-            texts.append(type(value).__qualname__)
-    return ",".join(texts) if function.args else texts[0]
-
-
-def bound_objects(function: Any) -> tuple[Bound, ...]:
-    """Positional arguments of a partial, or the object of a method or callable, if they have a text for the key.
-
-    They may change between two calls, so each call's key includes them. The object of a method needs a
-    `__cache_key__`, like `self`. Of an argument, the attributes are in the key, as of one that is given by name.
-    """
-    known: tuple[Bound, ...] | None = getattr(function, _OBJECTS, None)
-    if known is not None:
-        return known
-    values: tuple[Any, ...] = ()
-    inner: tuple[Bound, ...] = ()
-    if isinstance(function, functools.partial):
-        values, inner = function.args, bound_objects(function.func)
-    elif isinstance(function, types.MethodType):
-        values = (function.__self__,)
-    elif not inspect.isroutine(function) and not isinstance(function, type):
-        values = (function,)
-    may_be_described = isinstance(function, functools.partial)
-    found = [
-        value
-        for value in values
-        if type(value) not in IMMUTABLE and (_has_a_key(value) or (may_be_described and _is_described(value)))
-    ]
-    return (*inner, *(Bound(f"bound{len(inner) + number}", value) for number, value in enumerate(found)))
-
-
-def _has_a_key(value: Any) -> bool:
-    if isinstance(value, type):
-        return False
-    if hasattr(type(value), "__cache_key__"):
-        return True
-    try:
-        return not callable(value) and bool(text_of(value)) and not is_plain_object(type(value))
-    except (Unkeyable, RecursionError):
-        return False
-
-
-def _is_described(value: Any) -> bool:
-    """Whether the attributes of an object of no special class are its text."""
-    try:
-        return not isinstance(value, type) and not callable(value) and is_plain_object(type(value))
-    except Unkeyable:
-        return False
 
 
 def _awaited(given: Any) -> Callable[..., Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from stampede_guard.api.apps.routes import Endpoint
-from stampede_guard.api.decorators.callables import bound_objects, bound_values
+from stampede_guard.api.decorators.brought import bound_objects, bound_values
 from stampede_guard.api.decorators.dependencies import check_resources
 from stampede_guard.api.decorators.options import Options, refuse_one_callers_answer
 from stampede_guard.api.decorators.resources import inserted, with_resources
@@ -353,6 +353,11 @@ class Face(Generic[P, R]):
             return await engine.invalidate(engine.prefix + keys[0], policy)
         told = await together(engine.invalidate(engine.prefix + key, policy) for key in keys)
         return "pending" if "pending" in told else "done"
+
+    async def _outdate(self, keys: Iterable[str]) -> None:
+        """After a refresh past the store: it has only older values."""
+        engine = self._guarded().engine
+        await engine.runs.outdate(self._plan, [engine.prefix + key for key in keys])
 
     def _set_mode(self, mode: Mode | None) -> None:
         """Set the mode of this function; None means the guard's."""

@@ -212,6 +212,8 @@ class ManyFace(Face[..., Any]):
             result: dict[Any, Any] = await (
                 run() if mode == "off" else self._shadow(guard, args, kwargs, ids, run)
             )
+            if serve == self._refresh:
+                await self._outdate(self._keys_of(args, kwargs, ids).values())
             return result
         args, kwargs = self._keys.copies(*self._placed(args, kwargs, ()))
         found: dict[Any, Any] = {}
@@ -220,6 +222,8 @@ class ManyFace(Face[..., Any]):
             for begin in range(0, len(those), self._max_ids):
                 chunk = those[begin : begin + self._max_ids]
                 found |= await (serve(call, chunk) if each in ("on", "bypass") else call.plain(chunk))
+                if serve == self._refresh and each not in ("on", "bypass"):
+                    await self._outdate(self._keys_of(args, kwargs, chunk).values())
         return {id: found[id] for id in ids if found[id] is not ABSENT}
 
     def _by_mode(

@@ -6,6 +6,7 @@ guard, in a clean context. A coroutine may call it, too, but it blocks its event
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from stampede_guard.engine.plan import Plan, Run
 from stampede_guard.engine.threads.desk import DESK, Desk
 from stampede_guard.engine.threads.portal import portal
 from stampede_guard.engine.threads.surroundings import Surroundings, surroundings_of_caller
-from stampede_guard.errors import Misuse
+from stampede_guard.errors import KeyPartError, Misuse
 from stampede_guard.policy import Mode, Policy
 
 __all__ = ["PlainFace"]
@@ -92,6 +93,13 @@ class PlainFace(Face[P, R]):
             self._plan, engine.prefix + self._keys.build(args, kwargs) if samples else None
         )
 
+    def _outdate_here(self, args: Any, kwargs: Any) -> None:
+        if self._guarded().engine.store.is_empty:
+            return
+        # A call in mode "off" needs no key. What has none is not stored.
+        with contextlib.suppress(KeyPartError):
+            portal().call(self._outdate, self._entries(args, kwargs))
+
     def _in_shadow(self, args: Any, kwargs: Any) -> Any:
         """Compute in the caller's thread, and compare on the portal's loop."""
         engine = self._guarded().engine
@@ -122,13 +130,15 @@ class PlainFace(Face[P, R]):
             return result
 
         def invalidate(*args: P.args, **kwargs: P.kwargs) -> Invalidation:
-            result: Invalidation = portal().call(through.invalidate, *args, **kwargs)
+            result: Invalidation = portal().invalidate(through.invalidate, *args, **kwargs)
             return result
 
         def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
             if self._mode_of_call(args, kwargs) in ("off", "shadow"):
-                return call(*args, **kwargs)
-            result: R = self._at_portal(through.refresh, args, kwargs)
+                result: R = call(*args, **kwargs)
+                self._outdate_here(args, kwargs)
+                return result
+            result = self._at_portal(through.refresh, args, kwargs)
             return result
 
         def with_info(*args: P.args, **kwargs: P.kwargs) -> CallInfo[R]:

@@ -12,6 +12,10 @@ list or dict (it may change), a variable that is assigned more than once, a clas
 `crud("orders")` and `crud("users")` are two functions. A function without such variables stays one function, however
 often its `def` runs.
 
+What a program gives to a function object (attributes, defaults) counts, too. If it comes after the decoration, nobody
+knows what the next function will get. So a function that reads its own attributes is another one each time. So is one
+whose helper lacks an attribute that it reads, or was changed after the decoration.
+
 A definition replaces an older one if the module that made the older one has run again. That happens with
 `importlib.reload`, with an import after the module was deleted from `sys.modules`, and with a notebook's cell.
 

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import dis
 import enum
 import functools
-import inspect
 import sys
 import types
 import typing
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
+from stampede_guard.api.identity.bytecode import attributes_read, set_on, stays
 from stampede_guard.values.annotations import is_marker
 from stampede_guard.values.keys.naming import innermost
 from stampede_guard.values.parts.parts import digest, text_of
@@ -28,6 +27,11 @@ __all__ = ["FunctionPart", "Given", "Parts", "home_of", "mark_cached"]
 
 _DEEPEST = 12
 _CACHED = "__stampede_guard_cached__"
+_OURS = frozenset({
+    "invalidate", "refresh", "key", "keys", "explain", "with_info", "peek", "set", "set_mode", "__signature__",
+    "__wrapped__",
+})  # fmt: skip
+"""Attributes that `functools.wraps` and this library's decorators set. Marks of this library have its name."""
 _FIXED = frozenset({
     types.NoneType, bool, int, float, complex, str, bytes, datetime.date, datetime.datetime, datetime.time,
     datetime.timedelta, decimal.Decimal, uuid.UUID,
@@ -119,13 +123,24 @@ def mark_cached(function: types.FunctionType, guard: object, name: str, parts: t
 
 
 class FunctionPart:
-    """Equal for the same function object, or for equal parts."""
+    """Equal for the same function object, or for equal parts, if `later` says the same of the functions as at first.
 
-    __slots__ = ("_at", "_parts")
+    `settings`: what may change later. They are among the parts, too.
+    """
 
-    def __init__(self, function: object, parts: tuple[Any, ...]) -> None:
+    __slots__ = ("_at", "_later", "_parts", "_settings")
+
+    def __init__(
+        self,
+        function: types.FunctionType,
+        parts: tuple[Any, ...],
+        settings: tuple[Any, ...] = (),
+        later: Callable[[Parts, types.FunctionType], tuple[Any, ...]] | None = None,
+    ) -> None:
         self._at = weakref.ref(function)
         self._parts = parts
+        self._settings = settings
+        self._later = later
 
     def sees_as(self, other: FunctionPart) -> bool:
         """Whether everything except the code is equal."""
@@ -137,7 +152,16 @@ class FunctionPart:
         if not isinstance(other, FunctionPart):
             return False
         function = self._at()
-        return (function is not None and function is other._at()) or self._parts == other._parts
+        if function is not None and function is other._at():
+            return True
+        return self._parts == other._parts and self._is_as_it_was() and other._is_as_it_was()
+
+    def _is_as_it_was(self) -> bool:
+        """Where one has been changed after its decoration, the next one may still be changed."""
+        function = self._at()
+        if function is None or self._later is None:
+            return True
+        return self._later(Parts([]), function) == self._settings
 
 
 class Parts:
@@ -162,8 +186,10 @@ class Parts:
         if type(value) is types.FunctionType:  # a mock may only say that it is one
             cached = vars(value).get(_CACHED)
             if cached is not None and cached.function() is value:
-                return ("cached", cached.parts)
-            return FunctionPart(value, self._function(value, depth))
+                own = self.attributes(value, depth)
+                return ("cached", cached.parts, FunctionPart(value, own, own, Parts.attributes))
+            settings = self.settings(value, depth)
+            return FunctionPart(value, (*self._function(value, depth), *settings), settings, Parts.settings)
         if isinstance(value, types.MethodType):
             return ("method", self.of(value.__self__, depth), self.of(value.__func__, depth))
         if isinstance(value, functools.partial):
@@ -209,8 +235,6 @@ class Parts:
             code,
             home,
             _Unknown() if in_local_class else None,
-            *self._all(function.__defaults__ or (), depth),
-            *self._named(function.__kwdefaults__ or {}, depth),
             *self._annotations(function, depth),
             *(
                 self._variable(function, name, cell, depth)
@@ -218,6 +242,32 @@ class Parts:
             ),
             self.of(getattr(function, "__wrapped__", None), depth),
         )
+
+    def settings(self, function: types.FunctionType, depth: int = 0) -> tuple[Any, ...]:
+        """What a program may give to a function object later, too."""
+        return (
+            *self._all(function.__defaults__ or (), depth),
+            *self._named(function.__kwdefaults__ or {}, depth),
+            *self.attributes(function, depth),
+        )
+
+    def attributes(self, function: types.FunctionType, depth: int = 0) -> tuple[Any, ...]:
+        """Attributes that the program itself has set."""
+        return tuple(
+            ("attribute", name, self._contents(value, depth))
+            for name, value in sorted(vars(function).items(), key=lambda item: str(item[0]))
+            if not _is_ours(name)
+        )
+
+    def _contents(self, value: Any, depth: int) -> Any:
+        """A list or dict of marks is written once and read by frameworks. It counts as it is now."""
+        if depth > _DEEPEST:
+            return _Unknown()
+        if type(value) in (list, tuple):
+            return (type(value).__name__, *(self._contents(item, depth + 1) for item in value))
+        if type(value) is dict and all(type(name) is str for name in value):
+            return ("dict", *((name, self._contents(item, depth + 1)) for name, item in value.items()))
+        return self.of(value, depth)
 
     def _annotations(self, function: types.FunctionType, depth: int) -> list[Any]:
         try:
@@ -241,27 +291,34 @@ class Parts:
         try:
             value = cell.cell_contents
         except ValueError:
-            # Not assigned yet. The running statement will assign the function's own name.
+            # Not assigned yet. The running statement will assign the function's own name. Attributes come later still.
             itself = name == function.__name__ and self._assigned_once(function, name)
-            return ("itself",) if itself else _Unknown()
+            read, passed = attributes_read(function.__code__, name)
+            return ("itself",) if itself and not passed and all(map(_is_usual, read)) else _Unknown()
         part = self.of(value, depth)
+        if type(value) is types.FunctionType:
+            return FunctionPart(value, (part, *self._attributes_seen(function, name, value, depth)))
         return part if not _is_fixed(value) or self._assigned_once(function, name) else _Unknown()
+
+    def _attributes_seen(
+        self, function: types.FunctionType, name: str, value: types.FunctionType, depth: int
+    ) -> list[Any]:
+        """The attributes that a function reads of another one. They are unknown if they may still be set."""
+        outer = self.around(function)
+        if outer is not None and set_on(outer, name, self._running(outer)):
+            return [_Unknown()]
+        read = sorted(each for each in attributes_read(function.__code__, name)[0] if not _is_usual(each))
+        return [self.of(vars(value)[each], depth) if each in vars(value) else _Unknown() for each in read]
 
     def _assigned_once(self, function: types.FunctionType, name: str) -> bool:
         """Whether the variable keeps its present value."""
         outer = self.around(function)
         if outer is None or name not in outer.co_cellvars:
             return False
-        stores = [step for step in dis.get_instructions(outer) if step.argval == name and _stores(step)]
-        if any(_stores_within(code, name) for code in _inside(outer)):
-            return False
-        running = [frame for frame in self._frames if frame.f_code is outer]
-        if len(running) == 1 and all(_is_over(store, running[0]) for store in stores):
-            # For example `settings = settings or default()`: it has been assigned and will not be assigned again.
-            return True
-        if len(stores) > 1:
-            return False
-        return not stores or (name not in _parameters(outer) and not _in_a_loop(outer, stores[0]))
+        return stays(outer, name, self._running(outer))
+
+    def _running(self, code: types.CodeType) -> list[types.FrameType]:
+        return [frame for frame in self._frames if frame.f_code is code]
 
     def around(self, function: types.FunctionType) -> types.CodeType | None:
         """The code of the function that creates this one. That function is running, or is found by its name."""
@@ -280,40 +337,15 @@ class Given(dict[str, Any]):
     """The options given to a decorator. Equal if all of them are equal."""
 
 
+def _is_ours(name: object) -> bool:
+    return name in _OURS or str(name).startswith("__stampede_guard_")
+
+
+def _is_usual(name: str) -> bool:
+    """Whether this attribute says nothing more than which function it is."""
+    return _is_ours(name) or hasattr(types.FunctionType, name)
+
+
 def _is_fixed(value: object) -> bool:
     kind = type(value)
     return kind in _FIXED or (isinstance(value, enum.Enum) and "<locals>" not in kind.__qualname__)
-
-
-def _inside(code: types.CodeType) -> Iterator[types.CodeType]:
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            yield const
-            yield from _inside(const)
-
-
-def _stores_within(code: types.CodeType, name: str) -> bool:
-    if name not in code.co_freevars:
-        return False
-    return any(step.argval == name and _stores(step) for step in dis.get_instructions(code))
-
-
-def _stores(step: dis.Instruction) -> bool:
-    return step.opname in ("STORE_DEREF", "DELETE_DEREF")
-
-
-def _parameters(code: types.CodeType) -> tuple[str, ...]:
-    variadic = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + variadic]
-
-
-def _is_over(store: dis.Instruction, frame: types.FrameType) -> bool:
-    """Whether this statement has run in the frame and will not run again."""
-    return store.offset < frame.f_lasti and not _in_a_loop(frame.f_code, store)
-
-
-def _in_a_loop(code: types.CodeType, store: dis.Instruction) -> bool:
-    return any(
-        "JUMP_BACKWARD" in step.opname and step.argval <= store.offset <= step.offset
-        for step in dis.get_instructions(code)
-    )

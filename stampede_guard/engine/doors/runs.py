@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.engine.flights.batch import Batches, Gathering
 from stampede_guard.engine.flights.computation import CURRENT
 from stampede_guard.engine.modes.shadow import Look, on_its_loop
+from stampede_guard.engine.refreshing import outdate_older
 from stampede_guard.engine.threads.portal import portal, portal_loop
 from stampede_guard.values.codec.batched import ABSENT
 
@@ -40,6 +42,11 @@ class RunsDoor:
         if batches is None:
             batches = runtime.batches[owner] = Batches(runtime, plan.title, most)
         return batches.gathering(group)
+
+    async def outdate(self, plan: Plan, names: Iterable[str]) -> None:
+        """A function was computed anew past the engine. Invalidate older values, as `refresh` does in such a mode."""
+        runtime = self._runtimes.here()
+        await asyncio.gather(*(outdate_older(runtime, plan, name) for name in names))
 
     def compare_many(
         self, plan: Plan, entries: Mapping[Any, tuple[str, tuple[str, ...]]], run: Run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import TYPE_CHECKING
 
 from stampede_guard.engine.away.health import StoreHealth
@@ -28,6 +28,12 @@ class StoreDoor:
     def is_shared(self) -> bool:
         """Whether other processes use the same store."""
         return self._runtimes.store.shared
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the store is in this process and has no entry. Of other stores, nobody knows that without asking."""
+        store = self.servers
+        return not store.shared and isinstance(store, Sized) and not len(store)
 
     @property
     def servers(self) -> Store:

@@ -17,10 +17,11 @@ import asyncio
 import atexit
 import contextlib
 import contextvars
+import functools
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from stampede_guard.engine.threads.desk import DESK, Desk
 from stampede_guard.engine.threads.greenlets import (
@@ -45,6 +46,8 @@ R = TypeVar("R")
 LEAVE_SECONDS = 2.0
 """How long an interrupted caller waits until its place has been given up in order."""
 STOP_SECONDS = 1.0
+MOST_BEGUN = 1_000
+"""Invalidations that began on the portal's own thread. Further ones are refused."""
 
 
 class _Call:
@@ -123,6 +126,7 @@ class Portal:
         self._stopped = False
         self._unused = False
         self._calls: set[_Call] = set()
+        self._begun: set[asyncio.Task[Any]] = set()
         self._ident = 0
         self._greenlet: Any = None
         self._copied = False
@@ -169,6 +173,25 @@ class Portal:
             # An error's traceback holds this frame. Without this, the frame would hold the error.
             del call
 
+    def invalidate(
+        self, function: Callable[P, Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs
+    ) -> R | Literal["pending"]:
+        """The same for an invalidation. On the portal's own thread it only begins: "pending".
+
+        The collector may run there, and call a `__del__` that invalidates. Nobody could call it again.
+        """
+        if threading.get_ident() != self._ident or len(self._begun) >= MOST_BEGUN:
+            return self.call(function, *args, **kwargs)
+        task = self.loop.create_task(function(*args, **kwargs), name="stampede_guard invalidation")
+        self._begun.add(task)
+        task.add_done_callback(self._note_invalidated)
+        return "pending"
+
+    def _note_invalidated(self, task: asyncio.Task[Any]) -> None:
+        self._begun.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("an invalidation on the event loop of plain functions failed", exc_info=error)
+
     def call_here(
         self, function: Callable[[], Coroutine[Any, Any, R]], *, in_child: Callable[[Any], R] | None = None
     ) -> R:
@@ -178,20 +201,22 @@ class Portal:
         None: they are the same.
         """
         call, desk = self._begin(function), Desk()
-        call.when_done = desk.close
+        call.when_done, desk.give_up_call = desk.close, functools.partial(self._leave, call)
         try:
+            desk.enter()
             with _at(desk):
                 self._hand_over(call)
             while (work := _next(desk)) is not None:
                 try:
                     work.carry_out()
                 except BaseException:
-                    # Another caller may compute now: first this one's place is given up, then its computation.
                     self._leave(call)
                     work.give_up()
                     raise
-                if work.outcome is not None:
-                    return in_child(work.outcome()) if in_child is not None else cast("R", work.outcome())
+                if desk.outcome is not None:
+                    break
+            if desk.outcome is not None:
+                return in_child(desk.outcome()) if in_child is not None else cast("R", desk.outcome())
             result: R = call.outcome()
             return result
         except BaseException:
@@ -199,8 +224,9 @@ class Portal:
                 self._take_back(call)
             raise
         finally:
+            desk.leave()
             self._calls.discard(call)
-            del call
+            del call, desk
 
     def _begin(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> _Call:
         if threading.get_ident() == self._ident:
