@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from msgspec.structs import replace
 
+from stampede_guard.engine.tasks import running_loop
 from stampede_guard.http.answer import marked
 from stampede_guard.http.cache import Cache
 from stampede_guard.http.judging import judge, with_body
@@ -107,6 +108,8 @@ async def changing_others(
     Content-Location are dropped, if these paths are stored, and those of its groups (RFC 9875, 3). Otherwise no command
     is sent.
     """
+
+    running_loop()  # before the application changes its data
 
     async def forward(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -127,7 +127,6 @@ class StampedeMiddleware:
             if is_safe(scope["method"]):
                 await self._app(scope, receive, send)
             else:
-                running_loop()
                 await changing_others(self._app, scope, receive, send, self.cache, self._paths)
             return
         if self._known_by is not None and is_safe(scope["method"]) and _has_one(scope, self._known_by):
