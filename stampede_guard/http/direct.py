@@ -111,6 +111,8 @@ async def changing_others(
     """
     running_loop()  # else an application of trio's changes its data, and the invalidation fails
 
+    running_loop()  # before the application changes its data
+
     async def forward(message: Message) -> None:
         if message["type"] == "http.response.start":
             # A list: it is read twice.
