@@ -109,8 +109,6 @@ async def changing_others(
     Content-Location are dropped, if these paths are stored, and those of its groups (RFC 9875, 3). Otherwise no command
     is sent.
     """
-    running_loop()  # else an application of trio's changes its data, and the invalidation fails
-
     running_loop()  # before the application changes its data
 
     async def forward(message: Message) -> None:
