@@ -302,6 +302,13 @@ async def test_a_parameter_behind_a_semicolon_is_in_the_key() -> None:
             assert answer.body == f"/list {given.removesuffix('&from=x')}".encode()
 
 
+async def test_a_parameter_that_is_not_escaped_is_in_the_key_of_a_route() -> None:
+    """An application reads its bytes as UTF-8, and then it may be one that the route lists."""
+    async with Fleet(App({}), routes=[CacheRoute("/*", ttl=60, query=("é",))]) as fleet:
+        for number, given in enumerate(("", "?\xc3\xa9=1", "?%C3%A9=1"), 1):
+            assert (await fleet.get(f"/list{given}")).body == b"answer %d" % number
+
+
 async def test_thousands_of_queries_leave_nothing_behind_in_the_process() -> None:
     app = App({"cache-control": "private"})
     async with Fleet(app) as fleet:

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 from stampede_guard.http.spec.fields import combined, has
 from stampede_guard.http.spec.message import Fields
 
-__all__ = ["LONGEST_RULE", "MOST_NAMES", "search_rule", "simplified", "spelled"]
+__all__ = ["LONGEST_RULE", "MOST_NAMES", "is_unclear", "search_rule", "simplified", "spelled"]
 
 LONGEST_RULE = 4096
 """Bytes of the field."""
@@ -128,17 +128,18 @@ def _read(rule: str) -> _Variation:
 def simplified(query: str, rule: str) -> str:
     """The part of a query that matters, in one form for all that are equivalent under the rule (section 6).
 
-    `query` has the bytes of the request, as text in Latin-1. It is stricter than the draft in two points: values that
-    are not UTF-8 are equal only if their bytes are, and a pair with a semicolon always counts.
+    `query` has the bytes of the request, as text in Latin-1. It is stricter than the draft in three points: values that
+    are not UTF-8 are equal only if their bytes are, and a pair always counts if it has a semicolon, or a byte that is
+    not ASCII.
     """
     variation = _read(rule)
     pairs = [
         (name, written)
         for name, written in _pairs(query)
-        if not variation.names or (_text(name) in variation.names) == variation.excepts or ";" in written
+        if not (variation.names or variation.excepts)
+        or (_text(name) in variation.names) == variation.excepts
+        or is_unclear(written)
     ]
-    if variation.excepts and not variation.names:
-        pairs = [pair for pair in pairs if ";" in pair[1]]
     if not variation.ordered:
         pairs.sort(key=lambda pair: pair[0])
     return "&".join(written for _, written in pairs)
@@ -152,8 +153,7 @@ def spelled(query: str) -> str:
 def _pairs(query: str) -> list[tuple[bytes, str]]:
     """Names, and how their pairs are written. Of application/x-www-form-urlencoded (URL Standard, 5.1).
 
-    A pair with a semicolon stays as it came: some applications split there, too, and read a parameter that matters in
-    the value of one that does not. No other pair contains one.
+    An unclear pair stays as it came. No other pair looks like one.
     """
     found = []
     for part in query.encode("latin-1", "replace").split(b"&"):
@@ -161,5 +161,14 @@ def _pairs(query: str) -> list[tuple[bytes, str]]:
             name, _, value = part.partition(b"=")
             key = _decoded(name)
             plain = f"{quote(key, safe='')}={quote(_decoded(value), safe='')}"
-            found.append((key, part.decode("latin-1") if b";" in part else plain))
+            came = part.decode("latin-1")
+            found.append((key, came if is_unclear(came) else plain))
     return found
+
+
+def is_unclear(pair: str) -> bool:
+    """Whether applications read different parameters in it. Some also split at a semicolon, and read one that matters
+    in the value of one that does not. And bytes beyond ASCII are read as UTF-8 or as Latin-1: Starlette's `é` is `Ã©`,
+    if it is not escaped.
+    """
+    return ";" in pair or not pair.isascii()

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, unquote_plus, urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from stampede_guard.http.queries.rules import simplified
+from stampede_guard.http.queries.rules import is_unclear, simplified
 from stampede_guard.http.requests.routes import CacheRoute, Scope
 from stampede_guard.http.spec.message import Fields
 from stampede_guard.values.parts.parts import digest, escape
@@ -185,8 +185,7 @@ def selected(query: str, route: CacheRoute) -> str:
     # Decoded as the application will read the names: `%70age` is `page`, and would otherwise not count.
     pairs = [(unquote_plus(pair.partition("=")[0]), pair) for pair in query.split("&") if pair]
     if route.query != "sorted":
-        # Some applications also split at semicolons, and read another parameter in it.
-        pairs = [(name, pair) for name, pair in pairs if name in route.query or ";" in pair]
+        pairs = [(name, pair) for name, pair in pairs if name in route.query or is_unclear(pair)]
     return "&".join(pair for _, pair in sorted(pairs, key=lambda pair: pair[0]))
 
 
