@@ -163,3 +163,19 @@ def test_a_slot_and_its_moment_are_the_same(slot: int) -> None:
 
 def test_a_zone_is_the_same_as_its_name() -> None:
     assert Cron.of("0 3 * * *", tz=ZoneInfo("Europe/Berlin")) == Cron.of("0 3 * * *", tz="Europe/Berlin")
+
+
+@pytest.mark.parametrize("seconds", [1.001, 1.2, 2.4, 4.35, 8.64, 1.1, 86399.999])
+def test_an_interval_of_whole_milliseconds_is_one_however_a_float_writes_it(seconds: float) -> None:
+    every = Every.of(seconds, anchor=datetime(1970, 1, 1, tzinfo=UTC))
+    assert every.after(0) == int(str(seconds).replace(".", "").ljust(len(str(int(seconds))) + 3, "0"))
+
+
+@pytest.mark.parametrize("seconds", [1.2, 2.4, 8.64, 0.9 * 3])
+def test_what_divides_a_day_in_milliseconds_needs_no_anchor(seconds: float) -> None:
+    assert Every.of(round(seconds, 3)).after(0) == round(seconds * 1000)
+
+
+def test_half_a_millisecond_is_refused_with_what_to_write() -> None:
+    with pytest.raises(PolicyError, match=r"whole milliseconds, such as 1\.0"):
+        Every.of(1.0005)

@@ -60,8 +60,8 @@ class Every:
             raise PolicyError("every", self.seconds, "at least 1 second; for less, loop inside one run")
         if self.seconds > _LONGEST:
             raise PolicyError("every", self.seconds, f"seconds, at most {_LONGEST:g}, which is ten years")
-        if (self.seconds * 1000) % 1:
-            raise PolicyError("every", self.seconds, "whole milliseconds")
+        if self.seconds != self.step / 1000:
+            raise PolicyError("every", self.seconds, f"whole milliseconds, such as {self.step / 1000!r}")
 
     @classmethod
     def of(cls, seconds: Duration, *, anchor: datetime | None = None) -> Every:
@@ -72,7 +72,7 @@ class Every:
         """
         made = cls(seconds)
         if anchor is None:
-            if DAY % made.seconds:
+            if DAY * 1000 % made.step:
                 raise PolicyError(
                     "anchor",
                     None,
@@ -87,9 +87,13 @@ class Every:
         since = f" from {moment(self.anchor).isoformat()}" if self.anchor else ""
         return f"every {self.seconds:g} s{since}"
 
+    @property
+    def step(self) -> int:
+        """Milliseconds between two slots. 1.001 s are 1000.9999999999999 ms for a float."""
+        return round(self.seconds * 1000)
+
     def after(self, slot: int) -> int:
-        step = round(self.seconds * 1000)
-        return self.anchor + ((slot - self.anchor) // step + 1) * step
+        return self.anchor + ((slot - self.anchor) // self.step + 1) * self.step
 
 
 @dataclass(frozen=True, slots=True)
