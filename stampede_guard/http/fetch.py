@@ -120,10 +120,8 @@ class Fetch:
             self._exchange.count_others()
 
     def _is_for_others(self) -> bool:
-        others = self._cache.waiting_for(self._name, but=self)
-        return (self._exchange is not None and self._exchange.shared) or not all(
-            other.gone for other in others
-        )
+        others, own = self._cache.waiting_for(self._name, but=self), self._exchange
+        return (own is not None and own.shared) or not all(other.gone for other in others)
 
     # --- the computation of a flight -----------------------------------------------------------
 
