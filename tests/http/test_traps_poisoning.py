@@ -284,6 +284,22 @@ async def test_two_lines_of_a_field_in_vary_are_not_the_one_line_that_they_would
         assert app.calls == 2
 
 
+@pytest.mark.parametrize("name", ["x-badge", "x_badge", "proxy_authorization"])
+async def test_credentials_of_ones_own_choice_count_however_their_name_is_written(name: str) -> None:
+    async with Fleet(echoing(name), credential_headers=("X-Badge",)) as fleet:
+        for said in ("ann", "bob"):
+            scope = scope_of("GET", "/account", [(name, said)])
+            assert (await sent(fleet, scope))[1] == f"/account  {said}".encode()
+
+
+@pytest.mark.parametrize("name", ["x-badge", "x_badge"])
+async def test_so_do_the_fields_that_name_a_user(name: str) -> None:
+    async with Fleet(echoing(name), private_to="header:x-badge") as fleet:
+        for said in ("ann", "bob"):
+            scope = scope_of("GET", "/account", [(name, said)])
+            assert (await sent(fleet, scope))[1] == f"/account  {said}".encode()
+
+
 async def test_a_port_that_a_proxys_scheme_does_not_have_is_in_the_key() -> None:
     app = echoing("host", headers=cached())
     async with Fleet(app) as fleet:

@@ -178,11 +178,11 @@ class Settings:
 
     def credentials(self, names: Set[bytes], route: CacheRoute | None = None) -> Set[bytes]:
         """The names of fields that identify the requester, without those that its route distinguishes itself."""
-        users = names & self.user_headers if self.user_headers else frozenset()
+        users = _spelt(names, self.user_headers) if self.user_headers else frozenset()
         if names <= SAFE and self.credential_headers is None and not users:
             return frozenset()
         if self.credential_headers is not None:
-            known = names & (ALWAYS | frozenset(self.credential_headers))
+            known = _spelt(names, ALWAYS | frozenset(self.credential_headers))
         else:
             usual = {name for name in names - SAFE if is_credential(name)}
             own_key = route is not None and route.key is not None
@@ -193,6 +193,11 @@ class Settings:
             if route.cookies == "ignore":
                 known = known - {b"cookie"}
         return known
+
+
+def _spelt(names: Set[bytes], wanted: Set[bytes]) -> Set[bytes]:
+    """Those of the names that are wanted. An application behind CGI or WSGI reads X_Token as X-Token."""
+    return {name for name in names if name in wanted or name.replace(b"_", b"-") in wanted}
 
 
 def _patterns(option: str, given: object) -> tuple[str, ...]:
