@@ -25,6 +25,8 @@ SCHEMES = (
     "redis+sentinel",
     "rediss+sentinel",
 )
+_PASSWORD = re.compile(r"\b(?:ssl)?pass\w*\s*=.*", re.IGNORECASE | re.DOTALL)
+"""As in a libpq text: host=h password=..."""
 _VALKEY = re.compile(r"^valkey")
 _UNQUOTED = "in a password, write / # ? @ and : as %2F %23 %3F %40 and %3A"
 _EXAMPLE = "redis://localhost:6379/0"
@@ -86,7 +88,7 @@ def _shown(url: str) -> str:
     """The URL without any text that may be a password. An unquoted one may hold any character."""
     before, at, rest = url.rpartition("@")
     shown = f"...@{rest}" if at else before + rest
-    return shown.partition("?")[0]
+    return _PASSWORD.sub("...", shown.partition("?")[0])
 
 
 def _check_host_and_database(url: str) -> None:

@@ -178,6 +178,8 @@ class TestUrls:
         "url",
         [
             "user:secret@host:6379",
+            "host=h user=u password=secret dbname=d",
+            "host=h sslpassword = 'secret'",
             "redis://:secret@h:port",
             "redis://:sec/secret@h:1",
             "redis://:sec#secret@h:1",

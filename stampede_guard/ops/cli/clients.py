@@ -47,9 +47,10 @@ async def leases_at(url: str | None, namespace: str) -> AsyncIterator[Leases]:
     elif _REDIS.match(url):
         client = RedisLeases.from_url(url, namespace=namespace)
     else:
-        scheme = url.partition("://")[0]
+        scheme, separator, _ = url.partition("://")
+        given = f"not in {scheme!r}" if separator else "and the URL begins with neither and ://"
         raise UrlError(
-            f"leases are kept in PostgreSQL (postgresql) or Redis (redis, rediss, valkey), not in {scheme!r}"
+            f"leases are kept in PostgreSQL (postgresql) or Redis (redis, rediss, valkey), {given}"
         )
     async with client:
         yield client

@@ -7,12 +7,15 @@ from urllib.parse import quote, unquote
 
 __all__ = ["shown", "without_secrets"]
 
-_CREDENTIALS = re.compile(r"(?P<scheme>[a-z+]+://)(?P<user>[^:@/?#]*):(?P<password>.*)@")
+_CREDENTIALS = re.compile(
+    r"(?P<scheme>[a-z+]+://|^\s*(?:[\w+.-]+:)?/{0,2})(?P<user>[^:@/?#\s]*):(?P<password>.*)@", re.IGNORECASE
+)
+"""Also of a text that is to be a URL and lacks its scheme, or a part of what follows it."""
 _IN_TEXT = re.compile(r"(?P<scheme>[a-z+]+://)(?P<user>[^:@/?#\s]*):(?P<password>[^\s'\"]*)@")
 """A URL within a sentence ends at a blank."""
 _PLACEHOLDERS = frozenset({"password", "PASSWORD", "***", "..."})
 """Placeholders for a password in examples."""
-_OPTION = re.compile(r"(?P<name>(?:sentinel_|ssl_)?password)=(?P<value>[^&#]*)")
+_OPTION = re.compile(r"(?P<name>(?:sentinel_|ssl_)?password)\s*=\s*(?P<value>[^&#]*)", re.IGNORECASE)
 HIDDEN = "***"
 SHORT = 6
 
@@ -44,5 +47,8 @@ def _masked(found: re.Match[str]) -> str:
 
 def _secrets(url: str) -> set[str]:
     found = [match["password"] for match in _CREDENTIALS.finditer(url)]
-    found += [match["value"] for match in _OPTION.finditer(url)]
+    for match in _OPTION.finditer(url):
+        # In a libpq text, a value may stand between quotation marks and ends at a blank.
+        value = match["value"].strip(" '")
+        found += [value, *value.split()[:1]]
     return {form for secret in found for form in (secret, unquote(secret), quote(secret, safe="")) if form}

@@ -137,6 +137,14 @@ SECRET = "p@ss/w:rd?#"
         f"rediss://:{quote(SECRET, safe='')}@host/0?ssl_password={quote(SECRET, safe='')}",
         f"redis+sentinel://h:1,h:2/m/0?sentinel_password={quote(SECRET, safe='')}",
         f"redis+cluster://u:{quote(SECRET, safe='')}@h:1,h:2",
+        f"REDIS://user:{SECRET}@host:6379/0",
+        f"user:{SECRET}@host:6379",
+        f" //user:{SECRET}@host:6379",
+        f"redis:/user:{SECRET}@host:6379",
+        f"redis:user:{SECRET}@host:6379",
+        f"host=h user=u password={SECRET} dbname=d",
+        f"host=h password = '{SECRET}'",
+        f"rediss://h/0?ssl_keyfile_password={quote(SECRET, safe='')}",
     ],
 )
 def test_no_form_of_a_password_is_shown(url: str) -> None:
@@ -207,3 +215,15 @@ async def test_what_is_mistyped_gets_a_suggestion(
 def test_so_does_a_mistyped_option_of_the_audit(capsys: pytest.CaptureFixture[str]) -> None:
     assert audit(["--selct=SG101", "."]) == 2
     assert "unrecognized arguments: --selct=SG101 (do you mean --select?)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "url", ["user:s3cret-word@h:6379", "//user:s3cret-word@h", "redis:/user:s3cret-word@h"]
+)
+@pytest.mark.parametrize("command", [("leases", "list"), ("jobs", "list"), ("keys",), ("doctor",)])
+async def test_a_url_without_its_scheme_is_refused_without_its_password(
+    operator: Operator, command: tuple[str, ...], url: str
+) -> None:
+    told = await operator.call(*command, "--url", url)
+    assert told.code == 2 and told.err
+    assert "s3cret-word" not in told.out + told.err
