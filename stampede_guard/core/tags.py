@@ -41,6 +41,7 @@ __all__ = [
     "ensure",
     "is_current",
     "opened",
+    "resealed",
     "sealed",
     "version_of",
     "versions_in",
@@ -53,27 +54,39 @@ BLANK = bytes(SIZE)
 
 Versions = tuple[bytes, ...]
 
-_MARK = 0xC1
-"""MessagePack never uses it, JSON in UTF-8 cannot contain it, and pickle has no such opcode. So a reader without
-tags cannot decode such bytes, and bytes without the mark were stored by a writer without tags.
+_MARK = b"\xc1\xc1"
+"""Begins a body with versions; their number follows. A stored value alone tells by it whether it has versions.
+
+One byte of 0xC1 is not enough: a codec's own bytes may begin with it (`NAMED` in `values.codec.records`). MessagePack
+follows there, which never uses this byte. JSON in UTF-8 cannot contain it, and pickle has no such opcode. So a reader
+without tags cannot decode a body with the mark, and a body without it was stored by a writer without tags.
 """
+_HEAD = len(_MARK) + 1
 
 
 def sealed(body: bytes, versions: Sequence[bytes]) -> bytes:
-    """The body with these versions in front. They replace versions that it already has."""
-    return b"".join((bytes((_MARK, len(versions))), *versions, opened(body)))
+    """The codec's own bytes with these versions in front, whatever the bytes are."""
+    return b"".join((_MARK, bytes((len(versions),)), *versions, body))
+
+
+def resealed(body: bytes, versions: Sequence[bytes]) -> bytes:
+    """A sealed body with these versions in place of its own. Raises `ValueError` for any other body."""
+    if versions_in(body) is None:
+        raise ValueError("only a body with versions can be given others: its codec is not a TaggedCodec")
+    return sealed(opened(body), versions)
 
 
 def opened(body: bytes) -> bytes:
     """The codec's own bytes."""
-    return body[2 + SIZE * body[1] :] if body[:1] == b"\xc1" and len(body) > 1 else body
+    return body if versions_in(body) is None else body[_HEAD + SIZE * body[_HEAD - 1] :]
 
 
 def versions_in(body: bytes) -> Versions | None:
     """The versions that a value carries; None if it was stored without tags."""
-    if body[:1] != b"\xc1" or len(body) < 2 or len(body) < 2 + SIZE * body[1]:
+    if body[: _HEAD - 1] != _MARK or len(body) < _HEAD or len(body) < _HEAD + SIZE * body[_HEAD - 1]:
         return None
-    return tuple(body[2 + SIZE * place : 2 + SIZE * (place + 1)] for place in range(body[1]))
+    ends = range(_HEAD + SIZE, _HEAD + SIZE * (body[_HEAD - 1] + 1), SIZE)
+    return tuple(body[end - SIZE : end] for end in ends)
 
 
 def is_current(body: bytes, now: Sequence[bytes | None]) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from stampede_guard.core.asks import Granted
 from stampede_guard.core.caller import store_deadline
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.tags import sealed
+from stampede_guard.core.tags import resealed
 from stampede_guard.engine.serving import keep_near
 from stampede_guard.engine.tags.versions import ensure
 from stampede_guard.engine.verdict import judge
@@ -52,7 +52,7 @@ async def set_value(
     token = await runtime.replace(name, setting.store)
     if setting.outcome == "pending":
         # Until the store is back, this process may serve it, like a value that it has computed alone.
-        body = sealed(body, runtime.tags.versions(tags)) if tags else body
+        body = resealed(body, runtime.tags.versions(tags)) if tags else body
         runtime.remember(name, Reading(body, 0, policy.total_ms, policy.stale_ms, policy.total_ms))
     elif setting.outcome == "stored" and token is not None:
         reading = Reading(setting.body, token, policy.total_ms, policy.stale_ms, policy.total_ms)
@@ -114,7 +114,7 @@ class _Setting:
         grant, versions = await asyncio.gather(
             session.stamp(name, policy=policy), ensure(runtime, self._tags, policy)
         )
-        body = sealed(self.body, versions) if self._tags else self.body
+        body = resealed(self.body, versions) if self._tags else self.body
         waiting = [
             (flight, flight.joined)
             for flight in runtime.flights.of(name)

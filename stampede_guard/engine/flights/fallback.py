@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from stampede_guard.core.asks import Denied, Found, Granted
 from stampede_guard.core.caller import may_be_replaced, seconds_to_wait
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.tags import Versions, sealed
+from stampede_guard.core.tags import Versions, resealed
 from stampede_guard.engine.calls import ArgumentsChanged
 from stampede_guard.engine.flights.computation import CURRENT, THREAD_SECONDS
 from stampede_guard.engine.flights.once import Once
@@ -202,7 +202,7 @@ class FallbackRun:
         self._runtime.warn_if_too_large(plan, verdict.body)
         unstorable = verdict.body if isinstance(verdict.body, Unstorable) else None
         if tags and unstorable is None:
-            verdict = verdict._replace(body=sealed(verdict.body, versions))
+            verdict = verdict._replace(body=resealed(verdict.body, versions))
         took_ms = round(1000 * (self._runtime.loop.time() - began))
         self.computed = True
         await self._publish(grant, flight_id, verdict, took_ms)

@@ -20,7 +20,7 @@ from stampede_guard.core.entry import Reading
 from stampede_guard.core.flight import begin, decide
 from stampede_guard.core.outcome import FlightOutcome
 from stampede_guard.core.states import FlightKind, Landed
-from stampede_guard.core.tags import sealed
+from stampede_guard.core.tags import resealed, sealed
 from stampede_guard.engine.flights.computation import LONG_ON_THE_WIRE, Computation, Result
 from stampede_guard.engine.flights.delivery import Delivery, crash_of
 from stampede_guard.engine.flights.mailbox import Mailbox
@@ -333,19 +333,16 @@ class Flight:
             self.passengers.send_away(but=self.passengers.next_idle())
         versions = await versions_before(self._runtime, self, grant)
         result = await self.computation.run(grant)
-        unstorable = (
-            result.body if isinstance(result, Result) and isinstance(result.body, Unstorable) else None
-        )
-        if self.tags and isinstance(result, Result):
-            body = sealed(result.body, versions)
-            result = result._replace(
-                body=body if unstorable is None else Unstorable.of(unstorable.value, body)
-            )
         if not isinstance(result, Result):
             return result
         if result.error is not None:
             self._delivery.error = result.error
             return on.ComputationFailed(None if result.private else self._delivery.recorded(result.error))
+        unstorable = result.body if isinstance(result.body, Unstorable) else None
+        if self.tags and unstorable is not None:
+            result = result._replace(body=Unstorable.of(unstorable.value, sealed(b"", versions)))
+        elif self.tags:
+            result = result._replace(body=resealed(result.body, versions))
         self.lifetimes = result.policy
         self._runtime.warn_if_too_large(self.plan, result.body)
         if result.policy is None:

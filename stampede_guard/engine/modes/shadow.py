@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Granted
-from stampede_guard.core.tags import Versions, is_current, sealed
+from stampede_guard.core.tags import Versions, is_current, resealed
 from stampede_guard.engine.calls import unchanged
 from stampede_guard.engine.modes.kept import closed, kept_name, opened
 from stampede_guard.engine.putting import admits, granted_ahead, publish, stored
@@ -278,7 +278,7 @@ class Shadow:
 
     async def _store(self, look: Look, token: _Token, body: bytes, policy: Policy) -> None:
         if look.tags:
-            body = sealed(body, token.versions)
+            body = resealed(body, token.versions)
         runtime, body = self._runtime, closed(body, token.grant)
         with contextlib.suppress(StoreError):
             if await admits(runtime, look.name, token.grant) and await publish(

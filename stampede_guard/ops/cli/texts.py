@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from stampede_guard.core.tags import opened
 from stampede_guard.durations import seconds
 from stampede_guard.errors import Misuse
 from stampede_guard.values.codec.records import described
@@ -46,7 +47,8 @@ def parse_seconds(text: str) -> float:
 
 
 def body_text(body: bytes, *, complete: bool) -> str:
-    """A value's body as JSON or msgpack, else as bytes."""
+    """A value's body as JSON or msgpack, else as bytes. The versions of its tags are left out."""
+    body = opened(body)
     text = _decoded(body) if complete else None
     return text if text is not None else f"{body[:1024]!r}" + ("" if complete else " ... (cut)")
 
