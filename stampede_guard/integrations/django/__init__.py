@@ -44,11 +44,8 @@ from __future__ import annotations
 from stampede_guard.integrations.django.cache import GuardedCache
 from stampede_guard.integrations.django.decorator import locked_cache
 from stampede_guard.integrations.django.guards import guard_of
-from stampede_guard.integrations.django.invalidation import (
-    InvalidatingQuerySet,
-    invalidate_on_commit,
-    invalidates,
-)
+from stampede_guard.integrations.django.invalidation import invalidate_on_commit
+from stampede_guard.integrations.django.mapped import InvalidatingQuerySet, invalidates
 
 Cache = GuardedCache
 """The name that `settings.CACHES` uses."""

@@ -10,8 +10,9 @@ from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Warning
+from django.db import models
 
-from stampede_guard.integrations.django.invalidation import MAPPED, InvalidatingQuerySet
+from stampede_guard.integrations.django.mapped import HEIRS, MAPPED, InvalidatingQuerySet
 
 __all__ = ["check_caches", "check_models"]
 
@@ -42,13 +43,38 @@ def check_caches(**_: Any) -> list[CheckMessage]:
 
 def check_models(**_: Any) -> list[CheckMessage]:
     """Bulk statements send no signals."""
-    return [
+    seen = dict.fromkeys((*MAPPED, *HEIRS))
+    found: list[CheckMessage] = [
         Warning(
             f"{model._meta.label} invalidates tags, but its bulk statements do not",
             hint="Write objects = InvalidatingQuerySet.as_manager().",
             obj=model,
             id="stampede_guard.W004",
         )
-        for model in MAPPED
+        for model in seen
         if not isinstance(model._default_manager.get_queryset(), InvalidatingQuerySet)
     ]
+    found += [
+        Warning(
+            f"{model._meta.label} invalidates tags, but updates by its base manager do not: .add() and .set() of the "
+            "reverse side of a foreign key, and on_delete=SET_NULL",
+            hint="Remove Meta.base_manager_name, or let it name a manager of InvalidatingQuerySet.",
+            obj=model,
+            id="stampede_guard.W005",
+        )
+        for model in MAPPED
+        if not isinstance(model._base_manager.get_queryset(), InvalidatingQuerySet)
+    ]
+    found += [
+        Warning(
+            f"{field} has on_delete=SET_DEFAULT: Django changes these rows without a signal or a query set, so their tags "
+            "are not invalidated",
+            hint="Write on_delete=SET(value) with the default.",
+            obj=model,
+            id="stampede_guard.W006",
+        )
+        for model in MAPPED
+        for field in model._meta.local_fields
+        if getattr(field.remote_field, "on_delete", None) is models.SET_DEFAULT
+    ]
+    return found

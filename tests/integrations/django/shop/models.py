@@ -66,3 +66,53 @@ class Paper(models.Model):
 
     class Meta:
         app_label = "shop"
+
+
+@invalidates("owner:{pk}")
+class Owner(models.Model):
+    objects = InvalidatingQuerySet.as_manager()
+
+    class Meta:
+        app_label = "shop"
+
+
+@invalidates("task:{pk}", "owner:{owner_id}", "reviewer:{reviewer_id}", "auditor:{auditor_id}")
+class Task(models.Model):
+    """Each foreign key is changed in another way when its owner is deleted."""
+
+    owner = models.ForeignKey(Owner, models.CASCADE, related_name="tasks", null=True)
+    reviewer = models.ForeignKey(Owner, models.SET_NULL, related_name="+", null=True)
+    auditor = models.ForeignKey(Owner, models.SET(None), related_name="+", null=True)
+    helpers = models.ManyToManyField(Owner, related_name="helps")
+    name = models.CharField(max_length=40, default="task")
+    objects = InvalidatingQuerySet.as_manager()
+    plain = models.Manager()
+
+    class Meta:
+        app_label = "shop"
+
+
+@invalidates("story:{pk}", "named:{name}")
+class Story(Task):
+    """A row of its own and one of `Task`."""
+
+    points = models.IntegerField(default=1)
+
+    class Meta:
+        app_label = "shop"
+
+
+class Place(models.Model):
+    """Has no tags, but its child does."""
+
+    name = models.CharField(max_length=40)
+    objects = InvalidatingQuerySet.as_manager()
+
+    class Meta:
+        app_label = "shop"
+
+
+@invalidates("cafe:{pk}")
+class Cafe(Place):
+    class Meta:
+        app_label = "shop"
