@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import enum
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Annotated, Any
 
 import fastapi
@@ -57,7 +57,7 @@ class OwnInit(pydantic.BaseModel):
 
 class Excluded(pydantic.BaseModel):
     name: str = "x"
-    hidden: str | None = pydantic.Field(None, exclude=True)
+    hidden: str | None = pydantic.Field(default=None, exclude=True)
 
 
 class Open(pydantic.BaseModel):
@@ -120,7 +120,7 @@ class Fleet:
         self.guards = [StampedeGuard(self.store, namespace="test", encryption=encryption) for _ in range(2)]
         self.ran = 0
 
-    def source(self, type: Any, value: Any) -> Callable[..., Awaitable[Any]]:
+    def source(self, type: Any, value: Any) -> Callable[..., Coroutine[Any, Any, Any]]:
         async def source(number: int = 1) -> Any:
             self.ran += 1
             return value
@@ -267,6 +267,17 @@ async def test_a_kept_value_and_one_that_cannot_be_stored(
     await function()
     await until(lambda: fleet.ran == 3)
     assert [await function(), await function(), fleet.ran] == [value, value, 3]
+
+
+@tagged
+async def test_a_failure(fleet: Fleet, tags: Any) -> None:
+    async def source(number: int = 1) -> Validated:
+        raise LookupError("no such row")
+
+    function = fleet.guards[0].locked_cache(ttl=60.0, name="f", tags=tags)(source)
+    for _ in range(2):
+        with pytest.raises(LookupError, match="no such row"):
+            await function()
 
 
 @kinds

@@ -333,19 +333,16 @@ class Flight:
             self.passengers.send_away(but=self.passengers.next_idle())
         versions = await versions_before(self._runtime, self, grant)
         result = await self.computation.run(grant)
-        body = result.body if isinstance(result, Result) else None
-        unstorable = body if isinstance(body, Unstorable) else None
-        if self.tags and isinstance(result, Result) and result.error is None:
-            result = result._replace(
-                body=resealed(result.body, versions)
-                if unstorable is None
-                else Unstorable.of(unstorable.value, sealed(b"", versions))
-            )
         if not isinstance(result, Result):
             return result
         if result.error is not None:
             self._delivery.error = result.error
             return on.ComputationFailed(None if result.private else self._delivery.recorded(result.error))
+        unstorable = result.body if isinstance(result.body, Unstorable) else None
+        if self.tags and unstorable is not None:
+            result = result._replace(body=Unstorable.of(unstorable.value, sealed(b"", versions)))
+        elif self.tags:
+            result = result._replace(body=resealed(result.body, versions))
         self.lifetimes = result.policy
         self._runtime.warn_if_too_large(self.plan, result.body)
         if result.policy is None:

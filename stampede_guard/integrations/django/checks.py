@@ -67,8 +67,8 @@ def check_models(**_: Any) -> list[CheckMessage]:
     ]
     found += [
         Warning(
-            f"{field} has on_delete=SET_DEFAULT: Django changes these rows without a signal or a query set, so their "
-            "tags are not invalidated",
+            f"{field} has on_delete=SET_DEFAULT: Django changes these rows without a signal or a query set, so "
+            "their tags are not invalidated",
             hint="Write on_delete=SET(value) with the default.",
             obj=model,
             id="stampede_guard.W006",

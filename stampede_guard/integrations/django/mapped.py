@@ -98,9 +98,9 @@ class _Mapping:
         """A row that moves from project 1 to project 2 changes both. A new object may replace a row of its key."""
         if not _has_key(instance) or set(self.fields) <= {"pk", self.model._meta.pk.attname}:
             return
-        self.note(instance, self.model._base_manager.using(using).filter(pk=instance.pk), using)
+        self.remember(instance, self.model._base_manager.using(using).filter(pk=instance.pk), using)
 
-    def note(self, instance: Any, rows: Any, using: str) -> None:
+    def remember(self, instance: Any, rows: Any, using: str) -> None:
         before = self.rows_of(rows)
         if transaction.get_connection(using).in_atomic_block:
             self.invalidate(before, using)
@@ -108,12 +108,12 @@ class _Mapping:
             # Without a transaction there is no commit to wait for: others would read the old row once more.
             vars(instance._state).setdefault(_BEFORE, {})[self.title] = before
 
-    def noted(self, instance: Any) -> list[dict[str, Any]]:
+    def pop_before(self, instance: Any) -> list[dict[str, Any]]:
         before: list[dict[str, Any]] = vars(instance._state).get(_BEFORE, {}).pop(self.title, [])
         return before
 
     def _changed(self, *, instance: Any, using: str, signal: Any, raw: bool = False, **_: Any) -> None:
-        before = self.noted(instance)
+        before = self.pop_before(instance)
         if raw and self.model._meta.parents:
             # A fixture has the columns of the parents in rows of their own.
             now = self.rows_of(self.model._base_manager.using(using).filter(pk=instance.pk))
@@ -139,7 +139,7 @@ class _MappedOptions(Options):
     manager among those of the model would be a change for `makemigrations`.
     """
 
-    @cached_property  # type: ignore[untyped-decorator]  # Django brings no types
+    @cached_property  # type: ignore[untyped-decorator]
     def base_manager(self) -> Any:
         given: Any = Options.base_manager.func(self)
         if given.name != "_base_manager":  # a manager that `Meta.base_manager_name` chooses
@@ -182,12 +182,12 @@ def _heirs_of(instance: Any, using: str) -> list[tuple[_Mapping, Any]]:
 
 def _before_heirs(*, instance: Any, using: str, **_: Any) -> None:
     for mapping, rows in _heirs_of(instance, using):
-        mapping.note(instance, rows, using)
+        mapping.remember(instance, rows, using)
 
 
 def _changed_heirs(*, instance: Any, using: str, **_: Any) -> None:
     for mapping, rows in _heirs_of(instance, using):
-        mapping.invalidate([*mapping.noted(instance), *mapping.rows_of(rows)], using)
+        mapping.invalidate([*mapping.pop_before(instance), *mapping.rows_of(rows)], using)
 
 
 def _handler(field: Any) -> Callable[..., None]:

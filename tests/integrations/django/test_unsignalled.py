@@ -1,4 +1,4 @@
-"""Changes that Django makes without a signal, or with one that names not all rows: each row's tags are invalidated."""
+"""Changes that Django makes without a signal, or with one that does not name all rows, invalidate each row's tags."""
 
 from __future__ import annotations
 
