@@ -38,7 +38,7 @@ class Stampede:
     `STAMPEDE_GUARD_POLICY` and `STAMPEDE_GUARD_LIMITS`: dictionaries of Policy and Limits fields. In Flask,
     `wait_timeout` is 20 s by default. `STAMPEDE_GUARD_MODE`: the mode of all functions, for example "off" in tests.
 
-    With `guard=`, it uses this guard, and reads nothing. Also functions under `@guard.locked_cache` then find
+    With `guard=`, it uses this guard, and reads nothing. Also plain functions under `@guard.locked_cache` then find
     `current_app` in their computation. It answers 503 with Retry-After to `WaitTimeout` and to store errors, 504 to
     `ComputeTimeout`, and the original's status to `ComputeFailed`, unless the application has handlers of its own.
     """
