@@ -176,6 +176,13 @@ def test_what_divides_a_day_in_milliseconds_needs_no_anchor(seconds: float) -> N
     assert Every.of(round(seconds, 3)).after(0) == round(seconds * 1000)
 
 
+def test_two_intervals_have_two_texts() -> None:
+    texts = [Every(seconds).text for seconds in (60.0, 86_400.0, 86_400.001, 1_000_000.0, 1_000_000.5, 1.2)]
+    assert texts == [
+        "every 60 s", "every 86400 s", "every 86400.001 s", "every 1000000 s", "every 1000000.5 s", "every 1.2 s",
+    ]  # fmt: skip
+
+
 def test_half_a_millisecond_is_refused_with_what_to_write() -> None:
     with pytest.raises(PolicyError, match=r"whole milliseconds, such as 1\.0"):
         Every.of(1.0005)

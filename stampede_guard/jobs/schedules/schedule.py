@@ -85,7 +85,8 @@ class Every:
     @property
     def text(self) -> str:
         since = f" from {moment(self.anchor).isoformat()}" if self.anchor else ""
-        return f"every {self.seconds:g} s{since}"
+        # All milliseconds: the text tells two schedules apart.
+        return f"every {f'{self.seconds:.3f}'.rstrip('0').rstrip('.')} s{since}"
 
     @property
     def step(self) -> int:

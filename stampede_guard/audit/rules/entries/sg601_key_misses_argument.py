@@ -113,6 +113,6 @@ RULE = Rule(
             "not shown by default, if only a credential is missing, or for a dict of an object. Silent if the caller "
             "gives the key."
         ),
-        fix=("No automatic fix: the key is also used where entries are deleted."),
+        fix=("No automatic fix: other code may use the same key, for example to delete entries."),
     ),
 )
