@@ -30,12 +30,14 @@ class Worker:
         self.client = Redis.from_url(url)
         self.pubsub: PubSub = self.client.pubsub()
         self.made: list[float] = []
-        self._cached: Callable[[str, float], Awaitable[Any]] = self.guard.locked_cache(ttl=600)(self._compute)
 
-    async def _compute(self, key: str, seconds: float):  # type: ignore[no-untyped-def]
-        await asyncio.sleep(seconds)
-        self.made.append(time.monotonic())
-        return VALUE
+        @self.guard.locked_cache(ttl=600)
+        async def compute(key: str, seconds: float):  # type: ignore[no-untyped-def]
+            await asyncio.sleep(seconds)
+            self.made.append(time.monotonic())
+            return VALUE
+
+        self._cached: Callable[[str, float], Awaitable[Any]] = compute
 
     async def warm(self, *, key: str) -> dict[str, Any]:
         """Every connection there will be: a miss opens them all."""

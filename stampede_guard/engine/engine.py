@@ -158,7 +158,7 @@ class Engine:
         if mode == "bypass":
             await let_land(runtime, plan, name, serving.bypassed_place(name, set(BYPASSED.get())))
         value = await self.serve(plan, name, run, mode=mode)
-        await outdate_older(runtime, plan, name)
+        await outdate_older(runtime, plan, name, looks=mode == "shadow")
         return value
 
     async def peek(self, plan: Plan, name: str, tags: tuple[str, ...] = ()) -> Any:

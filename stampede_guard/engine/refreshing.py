@@ -69,9 +69,10 @@ async def let_land(runtime: Runtime, plan: Plan, name: str, place: str) -> None:
         raise too_long(plan)
 
 
-async def outdate_older(runtime: Runtime, plan: Plan, name: str) -> None:
+async def outdate_older(runtime: Runtime, plan: Plan, name: str, *, looks: bool = False) -> None:
     """A value was computed anew past the store. What the store has is older, and no later caller may get it when the
-    mode is on again. Where nothing is stored or computed, nothing is written.
+    mode is on again. Where nothing is stored or computed, nothing is written. `looks`: the looks of mode `shadow` leave
+    records without a value of their own; an invalidation would drop what they keep and compare.
     """
     late = False
     if not runtime.away_for(name):
@@ -86,7 +87,7 @@ async def outdate_older(runtime: Runtime, plan: Plan, name: str) -> None:
         except StoreError as error:
             late = error.late
         else:
-            if record is None and reading is None:
+            if reading is None and (record is None or looks):
                 await runtime.replace(name, _nothing)
                 return
     await runtime.outdate(name, plan.policy, late=late)

@@ -587,6 +587,8 @@ async def test_bypassed_covers_every_face_of_a_tenant(guards: Guards) -> None:
         assert await all_of_them() == faces
         await function.refresh()
         assert calls[-1] == "function"
+    # A refresh says that the stored value is out of date, so it is invalidated there.
+    assert await all_of_them() == ["function"]
     assert await all_of_them() == []
     await asyncio.to_thread(guard.close)
 
