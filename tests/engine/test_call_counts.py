@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from stampede_guard import StampedeGuard
 from tests.support.counted import counted
 from tests.support.gate import until
@@ -16,6 +18,12 @@ HERD = 20
 ROUNDS = 60
 """Of a guard; the shortest counts. In the first ones, the connection of renewals may still be opening. On a busy
 machine, answers that come together elsewhere come one by one, and each calls functions of its own."""
+
+
+@pytest.fixture(autouse=True)
+def no_applications(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A miss looks at the routes of installed applications. Those of other tests may still be alive."""
+    monkeypatch.setattr("stampede_guard.api.apps.routes._apps", [])
 
 
 async def _functions_of_a_herd(url: str, namespace: str, callers: int) -> list[str]:
