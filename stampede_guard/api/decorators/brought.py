@@ -3,8 +3,8 @@ object. It decides the result, so it is part of the key. It may change between t
 
 Of an argument, the attributes count. The object whose method is decorated is like `self`: it may count its calls or
 open a connection, so only itself knows what decides the result (`__cache_key__`). An object without a text is refused
-at decoration: at a call, nobody would notice that it is not in the key. The code of functions and classes is no part of
-a key, and neither are test doubles.
+at decoration: at a call, nobody would notice that it is not in the key. A key contains neither the code of functions
+and classes, nor test doubles.
 """
 
 from __future__ import annotations

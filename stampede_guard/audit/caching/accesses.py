@@ -199,7 +199,7 @@ def _helper(module: Module, function: Function, call: ast.Call, name: str, recei
 def _write_by_its_body(
     module: Module, call: ast.Call, name: str, said: tuple[str, ...], own: Function | None
 ) -> Access | None:
-    """`set_service_cache_key(key, value)`: its name speaks of keys, but all that it does is to store its argument."""
+    """`set_service_cache_key(key, value)`: its name speaks of keys, but it only stores its argument."""
     if said[0] not in PLAIN_VERBS or len(call.args) < 2:
         return None
     followed = (module, own) if own is not None else followed_function(module, name)

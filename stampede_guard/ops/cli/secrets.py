@@ -8,10 +8,14 @@ from urllib.parse import quote, unquote
 __all__ = ["shown", "without_secrets"]
 
 _CREDENTIALS = re.compile(
-    r"(?P<scheme>[a-z+]+://|^\s*(?:[\w+.-]+:)?/{0,2})(?P<user>[^:@/?#\s]*):(?P<password>.*)@", re.IGNORECASE
+    r"(?P<scheme>(?<![a-z+])[a-z+]+://|^\s*(?:[\w+.-]+:)?/{0,2})(?P<user>[^:@/?#\s]*):(?P<password>.*)@",
+    re.IGNORECASE,
 )
-"""Also of a text that is to be a URL and lacks its scheme, or a part of what follows it."""
-_IN_TEXT = re.compile(r"(?P<scheme>[a-z+]+://)(?P<user>[^:@/?#\s]*):(?P<password>[^\s'\"]*)@")
+"""A URL may lack its scheme, or a slash behind it. The scheme is looked for at the beginnings of words only: otherwise
+each letter of a long word would begin a search of its own."""
+_IN_TEXT = re.compile(
+    r"(?P<scheme>(?<![a-z+])[a-z+]+://)(?P<user>[^:@/?#\s]*):(?P<password>[^\s'\"]*)@", re.IGNORECASE
+)
 """A URL within a sentence ends at a blank."""
 _PLACEHOLDERS = frozenset({"password", "PASSWORD", "***", "..."})
 """Placeholders for a password in examples."""

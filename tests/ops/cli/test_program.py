@@ -156,6 +156,21 @@ def test_no_form_of_a_password_is_shown(url: str) -> None:
         assert quote(SECRET, safe="") not in text
 
 
+def test_nor_that_of_another_url_in_a_librarys_error() -> None:
+    said = (
+        "Error 111 connecting to REDIS://user:s3cret-word@other:1 (was rediss+sentinel://u:s3cret-word@h:2)"
+    )
+    assert without_secrets(said, "redis://h:1") == (
+        "Error 111 connecting to REDIS://user:***@other:1 (was rediss+sentinel://u:***@h:2)"
+    )
+
+
+def test_a_long_text_takes_no_longer_than_its_length() -> None:
+    """Each letter of a long word began a search of its own: minutes for this one."""
+    word = "a" * 1_000_000
+    assert without_secrets(word, word) == word
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
